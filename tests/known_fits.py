@@ -91,7 +91,8 @@ def pieces_of(kind: str, M: int, K: int, rng: np.random.Generator, batch: tuple[
     if kind == "based":
         found = replace(found, base=np.ones(shape), phi=4 * phi)
     if kind == "repeated":
-        return found.supplied(rng.uniform(0.02, 0.4, M), np.full(batch, 0.2) if batch else 0.2)
+        harm = np.exp(rng.normal(0, 2, (*batch, M, K))) * (rng.random((M, K)) < 0.5)
+        return found.supplied(rng.uniform(0.02, 0.4, M), rng.uniform(0.02, 0.4, (*batch, M)), harm)
     return found
 
 

@@ -24,7 +24,11 @@ def worth(p: float, D: float, U: float | None, rate: float) -> float:
     return U * (1 + (1 - exp(-rate * (D * p / U - 1))) / rate) / D
 
 
-def loss(law: dict, j: int, p: list[float], N: float, D: float) -> float:
+def harm(p: float, N: float, D: float, U: float | None) -> float:
+    return 0.0 if U is None or D * p <= U else (N / U) * (D / U) * (p - U / D) ** 3
+
+
+def loss(law: dict, j: int, p: list[float], N: float, D: float, own_harm: float) -> float:
     gamma, N0, D0 = law["gamma"][j], law["first_N"][j], law["first_D"][j]
     start, between, there = core(law, j, N0, D0), core(law, j, N, D0), core(law, j, N, D)
     g = exp((law["eta"][j] * log(start / between) + law["zeta"][j] * log(between / there)) / gamma)
@@ -35,7 +39,7 @@ def loss(law: dict, j: int, p: list[float], N: float, D: float) -> float:
         (g if o else 1) * one / gamma * ratio ** (law["a"][j] if o else law["c"][j])
         for o, one, ratio in zip(own, u, p, strict=True)
     )
-    return there * ((1 + total) / R) ** -gamma
+    return there * (((1 + total) / R) ** -gamma + own_harm)
 
 
 @pytest.mark.parametrize("name", ["multilingual5_runs.csv", "repetition_runs.csv"])
@@ -48,8 +52,11 @@ def test_the_pages_formulas_give_what_predict_prints(name: str, fixtures: Path, 
     unique = np.full(rows.p.shape, np.nan) if rows.unique is None else rows.unique
     for row, (p, N, D) in enumerate(zip(rows.p.tolist(), rows.N.tolist(), rows.D.tolist(), strict=True)):
         limits = [None if np.isnan(U) else float(U) for U in unique[row]]
-        q = [worth(one, D, U, known["repetition"]["rate"]) for one, U in zip(p, limits, strict=True)]
+        log_h, *log_R = known["repetition"]["symbols"]
+        q = [worth(one, D, U, exp(-R)) for one, U, R in zip(p, limits, log_R, strict=True)]
+        harms = dict(zip(known["sources"], (harm(one, N, D, U) for one, U in zip(p, limits, strict=True)), strict=True))
         own = [dict(zip(known["sources"], p, strict=True)).get(target, 1.0) for target in known["targets"]]
         for j in range(len(known["targets"])):
             law = known["absent"]["law"] if known["absent"] and own[j] < 1e-6 else known["law"]
-            assert loss(law, j, q, N, D) == pytest.approx(printed[row, j], rel=1e-9)
+            there = exp(log_h) * harms[known["targets"][j]]
+            assert loss(law, j, q, N, D, there) == pytest.approx(printed[row, j], rel=1e-9)

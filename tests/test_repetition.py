@@ -1,4 +1,4 @@
-"""Repeated tokens from log to mixture: a rate that was simulated is found, and every answer takes it into account."""
+"""Repeated tokens from log to mixture: the truth is found, what no run tells is the prior, optima are proved."""
 
 from __future__ import annotations
 
@@ -7,20 +7,62 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from repeating import QUICK, RATE, SUPPLY, D, N, log_with
+from known_fits import BOUNDS, bounds_of
+from repeating import QUICK, SUPPLY, SYMBOLS, D, N, log_with
+from simulated import inputs, true_law
 
-from shapleymix import Fit, evaluate, fit
+from shapleymix import Fit, compare, evaluate, fit, optimize
 from shapleymix.errors import UsageError
-from shapleymix.laws.pieces import effective
+from shapleymix.fitting.evidence import harmed_by
+from shapleymix.fitting.surface import Regime
+from shapleymix.laws import LAWS
+from shapleymix.laws.pieces import HARM, WORTH, effective, harmful
+from shapleymix.mixing.goal import Goal
+from shapleymix.mixing.solving import solve
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
 
 pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
+WORN = [name for name, law in LAWS.items() if law.takes_repetition and name != "chinchilla"]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+@pytest.mark.parametrize("name", WORN)
+@pytest.mark.parametrize("seed", range(3))
+def test_pieces_with_a_supply_are_convex_have_true_slopes_and_proved_optima(name: str, bounds: str, seed: int):
+    rng, given = np.random.default_rng([seed, WORN.index(name), BOUNDS.index(bounds)]), inputs(4, 3, seed)
+    supply = np.where(rng.random(4) < 0.3, np.inf, 10 ** rng.uniform(-2.5, -0.2, 4))
+    symbols = np.append(rng.normal(HARM.center, HARM.spread), rng.normal(WORTH.center, WORTH.spread, 4))
+    size, tokens = 10 ** rng.uniform(7, 9.5), 10 ** rng.uniform(8.5, 10.5)
+    law = true_law(name, given, seed)
+    regime = Regime(law, None, size, tokens, supply, symbols, None, harmed_by(given.sources, given.targets))
+    pieces, w = regime.pieces, rng.uniform(0.2, 1, 3)
+    assert pieces is not None
+    p, q = 0.01 + 0.96 * rng.dirichlet(np.ones(4), (2, 40))
+    steps = 1e-6 * np.eye(4)
+    slopes = [(pieces.objective(p + step, w) - pieces.objective(p - step, w)) / 2e-6 for step in steps]
+    np.testing.assert_allclose(pieces.gradient(p, w), np.stack(slopes, axis=1), rtol=1e-5, atol=1e-6)
+    share = rng.uniform(size=(40, 1))
+    chord = share * pieces.losses(p) + (1 - share) * pieces.losses(q)
+    assert (pieces.losses(share * p + (1 - share) * q) <= chord * (1 + 1e-12)).all()
+    goal = Goal(pieces, w, bounds_of(bounds, 4, rng), worst=bool(seed % 2), kl=0.0, anchor=None)
+    proof, _ = solve(goal)
+    assert proof.gap <= 1e-7
+    others = [one for one in 0.5 * p + 0.5 * proof.p if goal.within.violation(one) <= 1e-9]
+    others += [one for one in 0.98 * proof.p + 0.02 * q if goal.within.violation(one) <= 1e-9]
+    assert all(goal.total(one) >= proof.certificate.lower_bound * (1 - 1e-9) for one in others)
+
+
+def test_harm_is_the_stated_one_and_nothing_up_to_an_epoch():
+    p, u = np.array([0.4, 0.2, 0.3]), np.array([0.05, 0.2, np.inf])
+    e, U = 0.4 / 0.05, 0.05 * D
+    np.testing.assert_allclose(harmful(p, u, N, D), [N / U * e * 0.4**2 * (1 - 1 / e) ** 3, 0.0, 0.0], rtol=1e-13)
+    assert harmed_by(("en", "de"), ("de", "maths")).tolist() == [[0.0, 1.0], [1.0, 1.0]]
 
 
 @pytest.fixture(scope="module")
 def log() -> RunLog:
-    return log_with(RATE)
+    return log_with()
 
 
 @pytest.fixture(scope="module")
@@ -28,42 +70,71 @@ def found(log: RunLog) -> Fit:
     return fit(log, "learned-base", **QUICK)
 
 
-def test_taking_repetition_into_account_predicts_new_runs_better(log: RunLog, found: Fit):
-    fresh = log_with(RATE, seed=2)
+def test_the_worth_and_the_harm_of_the_simulation_are_found(log: RunLog, found: Fit):
+    known = found.repetition
+    assert known is not None
+    assert known.told
+    assert known.mixed
+    assert known.replicates is not None
+    assert np.abs(known.symbols - SYMBOLS).max() < 0.3
+    assert np.std(known.replicates[:, 1:], axis=0).max() < WORTH.spread / 2
+    assert [row[:3] for row in found.parameters()[-4:]] == [
+        ("h", None, "*"),
+        *(("R*", one, "*") for one in log.sources),
+    ]
+    fresh = log_with(seed=2)
     blind = fit(replace(log, unique=None), "learned-base", **QUICK)
-    assert evaluate(found, fresh).scores.mean["PE"] < 0.002
-    assert evaluate(blind, replace(fresh, unique=None)).scores.mean["PE"] > 0.005
+    assert evaluate(found, fresh).scores.mean["PE"] < 0.003
+    assert evaluate(blind, replace(fresh, unique=None)).scores.mean["PE"] > 0.01
+    told, other = (
+        compare(each, "effective-data", folds=4, starts=2).entries[0].scores.mean["PE"]
+        for each in (log, replace(log, unique=None))
+    )
+    assert told < other
+
+
+def test_a_log_without_repetition_is_fitted_as_before_and_leaves_the_prior():
+    plain = log_with(repeats=False)
+    limited = replace(plain, unique=np.full(plain.p.shape, 2 * D))
+    one, other = (fit(each, "learned-base", **{**QUICK, "bootstrap": 200}) for each in (plain, limited))
+    for symbol in ("gamma", "u", "a", "E"):
+        np.testing.assert_array_equal(getattr(one.law, symbol), getattr(other.law, symbol))
+        np.testing.assert_array_equal(getattr(one.replicates, symbol), getattr(other.replicates, symbol))
+    known = other.repetition
+    assert known is not None
+    assert known.replicates is not None
+    assert not known.told
+    assert known.symbols[0] == HARM.center
+    assert 0.8 < np.std(known.replicates[:, 0]) / HARM.spread < 1.2
+    assert one.summary() == other.summary()
+    mix = optimize(one, N, D, available={"en": 1e7})
+    assert mix.p_low[0] < mix.p[0] < mix.p_high[0]
 
 
 def test_tokens_of_the_languages_table_are_those_of_every_run(log: RunLog):
-    known = np.array([2e7, 1e8, np.nan])
-    nothing = np.full(3, np.nan)
+    known, nothing = np.array([2e7, 1e8, np.nan]), np.full(3, np.nan)
     table = Languages(log.sources, (None,) * 3, known, None, nothing)
-    by_table = fit(replace(log, unique=None), "learned-base", languages=table, **{**QUICK, "bootstrap": 0})
-    by_log = fit(replace(log, unique=np.tile(known, (60, 1))), "learned-base", **{**QUICK, "bootstrap": 0})
-    assert by_table.repetition == by_log.repetition or by_table.repetition.rate == by_log.repetition.rate
+    quick = {**QUICK, "bootstrap": 0}
+    by_table = fit(replace(log, unique=None), "learned-base", languages=table, **quick)
+    by_log = fit(replace(log, unique=np.tile(known, (60, 1))), "learned-base", **quick)
+    np.testing.assert_array_equal(by_table.repetition.symbols, by_log.repetition.symbols)
     blank = replace(log, unique=np.full((60, 3), np.nan))  # a log that says "no limit" is believed
-    assert not fit(blank, "learned-base", languages=table, **{**QUICK, "bootstrap": 0}).repetition.told
+    assert not fit(blank, "learned-base", languages=table, **quick).repetition.told
 
 
-def test_a_saved_fit_predicts_as_before(found: Fit, tmp_path):
+def test_a_saved_fit_predicts_as_before_and_as_the_formulas_say(found: Fit, tmp_path):
     found.save(tmp_path / "fit.json")
-    again = Fit.load(tmp_path / "fit.json")
-    one, other = (each.predict("uniform", N, D, available=SUPPLY) for each in (found, again))
+    one, other = (each.predict("uniform", N, D, available=SUPPLY) for each in (found, Fit.load(tmp_path / "fit.json")))
     np.testing.assert_array_equal(one.losses, other.losses)
     np.testing.assert_array_equal(one.high, other.high)
-
-
-def test_predictions_are_the_law_at_effective_ratios(found: Fit):
-    p = np.array([[0.3, 0.3, 0.4], [0.1, 0.5, 0.4]])
-    unique = np.array([[2e7, np.nan, np.nan], [np.nan, 1e8, 5e8]])
-    q = effective(p, np.where(np.isnan(unique), np.inf, unique) / D, found.repetition.rate)
-    by_hand = found.law(q, np.full(2, N), np.full(2, D))
-    np.testing.assert_allclose(found.predict(p, N, D, unique=unique).losses, by_hand, rtol=1e-13)
-    named = found.predict(p, N, D, available={"en": 2e7}).losses[0]
-    np.testing.assert_allclose(named, by_hand[0], rtol=1e-13)
-    scarce, plenty = (found.predict(p, N, D, available=supply) for supply in ({"en": 1e6}, {"en": 1e12}))
-    assert (scarce.losses > plenty.losses).all()
+    p, unique = np.array([[0.3, 0.3, 0.4], [0.1, 0.5, 0.4]]), np.array([[2e7, np.nan, np.nan], [np.nan, 1e8, 5e8]])
+    u, budgets = np.where(np.isnan(unique), np.inf, unique) / D, (np.full(2, N), np.full(2, D))
+    symbols = found.repetition.symbols
+    by_hand = found.law(effective(p, u, np.exp(-symbols[1:])), *budgets)
+    by_hand = by_hand + found.law.core(*budgets) * np.exp(symbols[0]) * harmful(p, u, N, D)
+    np.testing.assert_allclose(found.predict(p, N, D, unique=unique).losses, by_hand, rtol=1e-12)
+    np.testing.assert_allclose(found.predict(p, N, D, available={"en": 2e7}).losses[0], by_hand[0], rtol=1e-12)
+    plenty = found.predict(p, N, D, available={"en": 1e12})
     np.testing.assert_array_equal(plenty.losses, found.predict(p, N, D).losses)
 
 
@@ -73,27 +144,38 @@ def test_wrong_unique_tokens_are_refused_by_name(found: Fit, unique: object):
         found.predict("uniform", N, D, unique=unique)  # type: ignore[arg-type]
 
 
-def warned(run) -> str:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        run()
-    return "\n".join(str(one.message) for one in caught)
+def test_other_epochs_than_those_of_the_runs_are_told_and_widen(found: Fit):
+    def warned(fit: Fit, available: dict[str, float]) -> int:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fit.predict("uniform", N, D, available=available)
+        return sum("repeat" in str(one.message) for one in caught)
+
+    assert [warned(found, {"en": tokens}) > 0 for tokens in (1e6, 1e8, 1e12)] == [True, False, False]
+    assert warned(fit(log_with(repeats=False), "learned-base", **QUICK), {"en": 1e8})
+    known = found.repetition
+    assert known is not None
+    most = known.epochs[:, 1]
+    assert known.form(2 * most) == 0 < known.form(4 * most)
 
 
-def test_other_epochs_than_those_of_the_runs_are_told(found: Fit):
-    told = warned(lambda: found.predict("uniform", N, D, available={"en": 1e6}))
-    assert "repeats en 333 times; the fitted runs repeat en at most 32" in told
-    assert "fresh ones" not in told
-    assert "every token counts as fresh" in warned(lambda: found.predict("uniform", N, D))
-    assert "repeat" not in warned(lambda: found.predict("uniform", N, D, available={"en": 1e8}))
-    plain = fit(log_with(RATE, repeats=False), "learned-base", **QUICK)
-    assert "R* = 15.4" in warned(lambda: plain.predict("uniform", N, D, available={"en": 1e8}))
+def test_one_mixture_is_resampled_by_run(log: RunLog):
+    rng, rows = np.random.default_rng(0), 40
+    tokens, ones = 10 ** rng.uniform(8.5, 10.5, rows), np.ones((rows, 1))
+    loss = (2 + 2000 / tokens**0.35)[:, None] * np.exp(0.01 * rng.normal(size=(rows, 1)))
+    alone = RunLog(
+        tuple(map(str, range(rows))), N * ones[:, 0], tokens, ones, loss, ("en",), ("en",), unique=5e9 * ones
+    )
+    known = fit(alone, **{**QUICK, "bootstrap": 30, "folds": 5})
+    assert known.law.name == "chinchilla"
+    assert known.noise is not None
+    assert np.ptp(known.replicates.E) > 0
 
 
-@pytest.mark.parametrize("part", [{"rate": -1.0}, {"rate": np.nan}, {"rates": np.array([np.inf])}])
-def test_rates_that_no_fit_gives_are_refused(found: Fit, part: dict):
+@pytest.mark.parametrize("part", [{"symbols": np.array([np.nan, 1.0])}, {"replicates": np.array([[np.inf, 0.0]])}])
+def test_symbols_that_no_fit_gives_are_refused(found: Fit, part: dict):
     assert found.repetition is not None
-    with pytest.raises(ValueError, match="rates of repetition"):
+    with pytest.raises(ValueError, match="not all finite"):
         replace(found.repetition, **part)
     with pytest.raises(ValueError, match="epochs of shape"):
         replace(found, repetition=replace(found.repetition, epochs=np.ones((2, 2))))

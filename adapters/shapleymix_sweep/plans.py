@@ -21,7 +21,8 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -31,8 +32,9 @@ import numpy as np
 import shapleymix as sm
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
 from shapleymix.files import atomic_write
+from shapleymix.laws.pieces import HARM
 from shapleymix.tables.sheets import bytes_of
-from shapleymix.tables.words import parse_size
+from shapleymix.tables.words import Amounts, amounts, parse_size
 from shapleymix_sweep.mixtures import Floats, Mixtures
 
 ENDING, SUFFIX = ".jsonl", "-sweep"
@@ -44,7 +46,11 @@ DEFAULT = (
     "--no-irds --eval-untrained --out {out}"
 )
 """The command of a run where none is given: the training script of this project."""
-EARLY = ("mixture", "sources", "N", "D", "seed", "model", "name")
+POOLS = " --unique-tokens {unique}"
+"""What it has besides where pools are given."""
+BEST_HARM = 0.015
+"""The share of the core that repeats cost at the best mixtures that were trained (.012 to .018)."""
+EARLY = ("mixture", "sources", "N", "D", "seed", "model", "name", "unique")
 """Placeholders that are filled in when the plan is made; so is `{p_en}`, the ratio of en."""
 LATE = ("out", "id", "run")
 """Placeholders that are filled in when the run starts: its folder, its id, and its name in the run log."""
@@ -70,6 +76,8 @@ class PlannedRun:
         Seed of the run.
     command : tuple of str
         The words that start it; `{out}`, `{id}` and `{run}` are filled in then.
+    unique : dict of str to float
+        Unique tokens that the run may draw of each source; none where there is no limit.
     """
 
     name: str
@@ -78,12 +86,14 @@ class PlannedRun:
     D: float
     seed: int
     command: tuple[str, ...]
+    unique: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def content(self) -> dict[str, object]:
         """All that decides what the run gives."""
         budget = {"N": self.N, "D": self.D, "seed": self.seed}
-        return {"mixture": dict(self.mixture), **budget, "command": list(self.command)}
+        pools = {"unique": dict(self.unique)} if self.unique else {}
+        return {"mixture": dict(self.mixture), **budget, **pools, "command": list(self.command)}
 
     @cached_property
     def id(self) -> str:
@@ -194,7 +204,8 @@ def _run_of(line: bytes, index: int) -> PlannedRun:
         given = json.loads(line)
         mixture = {str(name): float(ratio) for name, ratio in given["mixture"].items()}
         budget = float(given["N"]), float(given["D"]), int(given["seed"])
-        run = PlannedRun(str(given["name"]), mixture, *budget, tuple(map(str, given["command"])))
+        unique = {str(name): float(tokens) for name, tokens in given.get("unique", {}).items()}
+        run = PlannedRun(str(given["name"]), mixture, *budget, tuple(map(str, given["command"])), unique)
         said = given["id"], given["index"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError("is no planned run", hint=hint) from error
@@ -211,6 +222,9 @@ def grid(
     *,
     seeds: Sequence[int] = (0,),
     command: str = DEFAULT,
+    available: Amounts | None = None,
+    scale_down: float | str = 1.0,
+    cut_pools: float | str = 1.0,
 ) -> Plan:
     """A plan of every mixture at every size, token count and seed; mixtures change fastest, sizes slowest.
 
@@ -227,7 +241,14 @@ def grid(
     command : str
         How a run is started, with placeholders: `{mixture}` (en=0.5,de=0.5), `{p_en}` (the ratio of en), `{sources}`
         (en,de), `{N}`, `{model}`, `{D}`, `{seed}`, `{name}` (of the mixture), `{out}` (the folder that the run writes
-        to), `{id}`, and `{run}` (its name in the run log). No shell reads it.
+        to), `{id}`, `{run}` (its name in the run log) and `{unique}` (en=1000000, the pools). No shell reads it.
+    available : Amounts, optional
+        Unique tokens at hand for the target run, by name; runs draw on pools of as many.
+    scale_down : float or str
+        The factor, such as 1/16, by which N, D and every pool are those of the target: the best ratios depend on D and
+        N by unique token alone, so that the runs' best mixture is the target's.
+    cut_pools : float or str
+        The factor by which the pools alone are cut.
 
     Raises
     ------
@@ -235,12 +256,18 @@ def grid(
         If a placeholder is unknown or `{out}` is missing, or two different runs have the same command.
     """
     by_name = N.items() if isinstance(N, Mapping) else [("", size) for size in _listed(N)]
-    sizes = [(name, parse_size(size, "N")) for name, size in by_name]
+    factor, cut = _factor(scale_down), _factor(cut_pools)
+    sizes = [(name, parse_size(size, "N") * factor) for name, size in by_name]
+    tokens = [parse_size(size, "D") * factor for size in _listed(D)]
+    pools = amounts(np.full(len(mixtures.sources), np.nan), available, mixtures.sources, parse_size, "tokens")
+    unique = {name: factor * cut * pool for name, pool in zip(mixtures.sources, pools, strict=True) if pool > 0}
+    if min(factor, cut) < 1 and not unique:
+        raise UsageError("there are no pools to cut", hint="say how many unique tokens there are (available)")
+    command += POOLS if unique and command == DEFAULT else ""
     words = _template(command, mixtures.sources, named=all(name for name, _ in sizes))
-    tokens = [parse_size(size, "D") for size in _listed(D)]
     ratios = [row / row.sum() for row in mixtures.p]
     runs = [
-        _run(words, mixtures, place, ratios[place], *size, D, seed)
+        _run(words, mixtures, place, ratios[place], *size, D, seed, unique)
         for size, D, seed, place in product(sizes, tokens, seeds, range(len(mixtures)))
     ]
     if not runs:
@@ -252,7 +279,37 @@ def grid(
             raise UsageError(message, hint="put what differs into the command: {mixture}, {N}, {model}, {D} or {seed}")
     again = len(runs) - len(kept)
     said = [f"{again} of {len(runs)} runs are the same as others, and are planned once"] if again else []
+    said += _epochs_lacking(runs, unique)
+    if cut < 1:
+        said.append(
+            "pools are cut alone: the best ratios of these runs lie below the target's, and only a law corrects it"
+        )
     return Plan(mixtures.sources, tuple(kept.values()), (*mixtures.notices, *said))
+
+
+def _factor(given: float | str) -> float:
+    """A number from 0 to 1, also as a fraction: 1/16."""
+    try:
+        found = float(Fraction(str(given)))
+    except (ValueError, ZeroDivisionError):
+        found = 0.0
+    if not 0 < found <= 1:
+        raise UsageError(f"{given!r} is no factor to scale down by", hint="write it like 1/16 or 0.0625")
+    return found
+
+
+def _epochs_lacking(runs: Sequence[PlannedRun], unique: Mapping[str, float]) -> Iterator[str]:
+    """Which sources no run repeats beyond their expected best epochs, without which harm is not measured."""
+    for name, pool in unique.items():
+        largest = max(runs, key=lambda run: run.D * run.N)
+        epochs = max(run.mixture[name] * run.D / pool for run in runs)
+        room = BEST_HARM * pool**2 / (np.exp(HARM.center) * largest.N * largest.D)
+        best = pool / largest.D + room ** (1 / 3)
+        if best < 1 and epochs < best * largest.D / pool:
+            yield (
+                f"no run sees {name} more than {epochs:.2g} times, and the best is expected at about "
+                f"{best * largest.D / pool:.2g}: add a mixture with more than {best:.2g} of it"
+            )
 
 
 def _listed(given: Sequence[Size] | Size) -> Sequence[Size]:
@@ -264,14 +321,25 @@ def _described(run: PlannedRun) -> str:
 
 
 def _run(
-    words: Sequence[str], mixtures: Mixtures, place: int, p: Floats, model: str, N: float, D: float, seed: int
+    words: Sequence[str],
+    mixtures: Mixtures,
+    place: int,
+    p: Floats,
+    model: str,
+    N: float,
+    D: float,
+    seed: int,
+    unique: Mapping[str, float],
 ) -> PlannedRun:
     mixture = dict(zip(mixtures.sources, p.tolist(), strict=True))
     values = {f"p_{name}": repr(ratio) for name, ratio in mixture.items()}
     values |= {"mixture": ",".join(f"{name}={ratio!r}" for name, ratio in mixture.items() if ratio)}
     values |= {"sources": ",".join(mixtures.sources), "name": mixtures.names[place], "model": model}
+    values |= {"unique": ",".join(f"{name}={_whole(round(pool))}" for name, pool in unique.items())}
     values |= {"N": repr(_whole(N)), "D": repr(_whole(D)), "seed": str(seed)}
-    return PlannedRun(mixtures.names[place], mixture, N, D, seed, tuple(_filled(word, values) for word in words))
+    return PlannedRun(
+        mixtures.names[place], mixture, N, D, seed, tuple(_filled(word, values) for word in words), unique
+    )
 
 
 def _template(command: str, sources: Sequence[str], *, named: bool) -> list[str]:
@@ -422,13 +490,14 @@ def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[d
     for row, trained in enumerate(log.trained.tolist()):
         p = dict(zip(log.sources, log.p[row].tolist(), strict=True)) or run.mixture
         losses = dict(zip(log.targets, log.loss[row].tolist(), strict=True))
-        unique = {} if log.unique is None else dict(zip(log.sources, log.unique[row].tolist(), strict=True))
+        logged = {} if log.unique is None else dict(zip(log.sources, log.unique[row].tolist(), strict=True))
+        unique = {**run.unique, **{name: count for name, count in logged.items() if count == count}}
         yield {
             "run": run.label if trained else f"{run.label}-untrained",
             "N": float(log.N[row]),
             "D": float(log.D[row]),
             **{f"p_{name}": p.get(name, 0.0) if trained else 0.0 for name in sources},
             **{f"loss_{name}": loss for name, loss in losses.items() if loss == loss},
-            **{f"tokens_unique_{name}": count for name, count in unique.items() if count == count},
+            **{f"tokens_unique_{name}": count for name, count in unique.items()},
             "seed": str(run.seed),
         }

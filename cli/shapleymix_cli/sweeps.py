@@ -126,6 +126,9 @@ def game(out: Output, sources: str, samples: int | None, seed: int, **how: Any) 
 
 @command("shapleymix plan grid example/runs.csv -N tiny=23712,mini=97600 -D 500k,1M --seeds 0,1 -o grid.jsonl")
 @argument("tables", "MIXTURES...")
+@option("--available en=5T,...", "Unique tokens at hand for the target run, on which the runs draw.")
+@option("--scale-down 1/16", "Plan runs with this factor of the -N and -D of the target and of each pool.", default="1")
+@option("--cut-pools 1/16", "Cut the pools alone by this factor.", default="1")
 @_grid_options
 def grid(out: Output, tables: list[str], **how: Any) -> None:
     """Plan every mixture at every size, token count and seed.
@@ -138,14 +141,16 @@ def grid(out: Output, tables: list[str], **how: Any) -> None:
     _write_plan(out, empirical(read, read[0].sources), **how)
 
 
-def _write_plan(out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, template: str | None) -> None:
+def _write_plan(
+    out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, template: str | None, **pools: Any
+) -> None:
     """Plan runs of mixtures, show them, and write them where a file is named."""
     from shapleymix_sweep import plans
 
     if not all(one.strip().isdecimal() for one in seeds.split(",")):
         raise UsageError(f"--seeds: {seeds!r} is no list of whole numbers", hint="write it like 0,1,2")
     each = [int(one) for one in seeds.split(",")]
-    plan = plans.grid(mixtures, N, D, seeds=each, command=template or plans.DEFAULT)
+    plan = plans.grid(mixtures, N, D, seeds=each, command=template or plans.DEFAULT, **pools)
     out.note(plan.notices)
     if out.path:
         plan.write(out.path, force=out.force)

@@ -25,7 +25,7 @@ STEPS = 5
 """Sizes N and token counts D of the grid, beside the mixture's own."""
 AHEAD = 10.0
 """The grid ends at so many times the mixture's budget, or at the largest that was fitted."""
-FIELDS = ("floor", "scale", "gamma", "phi", "s", "base", "unique", "rate")
+FIELDS = ("floor", "scale", "gamma", "phi", "s", "base", "unique", "rate", "harm")
 USUAL: Mapping[str, object] = {
     "smoothing": 0.5,
     "level": 0.9,
@@ -163,7 +163,7 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str,
 
 def _shape(name: str, phi: FloatArray) -> tuple[int, ...]:
     M, K = phi.shape
-    return (M, K) if name in ("phi", "s") else ((M,) if name in ("unique", "rate") else (K,))
+    return (M, K) if name in ("phi", "s", "harm") else ((M,) if name in ("unique", "rate") else (K,))
 
 
 def _plain(values: FloatArray) -> Json:

@@ -19,6 +19,7 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.fitting.estimation import Problem
+from shapleymix.fitting.shared import worn
 from shapleymix.fitting.unknowns import NOISE, Believed
 from shapleymix.laws.symbols import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -51,13 +52,15 @@ class Tuned:
 
 def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progress | None = None) -> Tuned:
     """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
-    start = problem.estimate(share[None]).x[0]
+    begun = problem.estimate(share[None])
+    start, problem = begun.x[0], replace(problem, repeated=begun.repeated)
     fold = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     sample = _sample(problem, len(masks))
     few = _Search(problem.only(sample), share, masks, fold)
     usual = {name: values[0] for name, values in problem.packing.law.knobs.items()}
     first = few.trial(usual)
     search = _Search(_with_noise(problem, few.noise(first), sample), share, masks, fold)
+    search = search.apart(first.x if len(sample) == len(start) else None)
     few = replace(few, problem=search.problem.only(sample))
     trials = few.walk(few.trial(usual, first.x), progress)
     if len(sample) < len(start):
@@ -65,7 +68,8 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Progr
     won = search.choice(trials, fold >= 0)
     believed = Believed.chosen([trial.believed for trial in trials], won)
     knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.telling()}
-    return Tuned(replace(search.problem, believed=believed), start, np.exp(search.predicted(trials)), knobs)
+    found = replace(search.problem, believed=believed, repeated=begun.repeated)
+    return Tuned(found, start, np.exp(search.predicted(trials)), knobs)
 
 
 def _sample(problem: Problem, folds: int) -> IntArray:
@@ -98,6 +102,13 @@ class _Search:
         """What the law believes at some knobs; a knob that nothing given hangs on changes nothing."""
         problem = self.problem
         return Believed.of(problem.packing, knobs, problem.givens, problem.believed.noise)
+
+    def apart(self, x: FloatArray | None) -> _Search:
+        """The same with h and R* of each fold's own, told from its fits (V, K, P), where the runs tell them."""
+        if not self.problem.evidence.tells(self.problem.packing.law):
+            return self
+        shares = self.share * ~self.masks
+        return replace(self, problem=worn(self.problem, shares, self.problem.begun(shares) if x is None else x)[0])
 
     def telling(self) -> list[str]:
         """The knobs that change anything: without a transfer matrix its share does not."""

@@ -17,12 +17,10 @@ from shapleymix.fitting.held_out import (
     Scores,
     candidate,
     contenders_of,
-    predicted_in_parts,
     score,
     surely,
 )
 from shapleymix.fitting.regimes import Parted, parted, parted_by
-from shapleymix.fitting.repetition import for_comparison
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.laws.classical import Additive
@@ -211,13 +209,12 @@ def contest(
     FitError
         If no law could be fitted.
     """
-    parts = for_comparison(study, masks)
     found: list[FloatArray | ShapleyMixError] = []
     for index, contender in enumerate(contenders):
         if progress is not None:
             progress(contender.name, index, len(contenders))
         try:
-            found.append(predicted_in_parts(contender, parts, masks))
+            found.append(contender.predict_held_out(study, masks))
         except UsageError:
             raise
         except ShapleyMixError as error:  # a law that these data cannot support drops out; the others go on

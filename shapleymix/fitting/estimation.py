@@ -16,9 +16,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harms
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.shared import drawn_centers, worn
 from shapleymix.fitting.unknowns import (
     NOISE,
     Believed,
@@ -32,6 +33,7 @@ from shapleymix.fitting.unknowns import (
 )
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
+from shapleymix.laws.core import CoreLaw
 from shapleymix.laws.symbols import Role
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
@@ -46,6 +48,7 @@ REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; 
 BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no valley is flat: within a tenth
 NEARBY = 0.02  # damping of the first step from a solution of nearly the same problem
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
+REPLICATE_ROUNDS = 2  # of finding h and R*
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-9
 Progress = Callable[[int, int], None]
 
@@ -60,6 +63,7 @@ class Estimate:
     cost: FloatArray
     status: IntArray
     at_bound: BoolArray
+    repeated: FloatArray  # (V, 1 + M), log h and log R* of each source
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,11 @@ class _Stop:
 
 @dataclass(frozen=True)
 class Problem:
-    """One law on one body of evidence, ready to be estimated under any weighting of the rows."""
+    """One law on one body of evidence, ready to be estimated under any weighting of the rows.
+
+    `repeated` (V, 1 + M), or (1, 1 + M) for all weightings, are log h and each source's log R*, from which estimating
+    begins.
+    """
 
     packing: Packing
     observed: Observations
@@ -85,6 +93,7 @@ class Problem:
     believed: Believed
     levels: Levels
     threshold: float  # Huber's, where the user names none
+    repeated: FloatArray
 
     @classmethod
     def of(
@@ -105,7 +114,8 @@ class Problem:
         usual = {name: values[0] for name, values in law.knobs.items()}
         believed = Believed.of(packing, usual, givens, noise)
         levels = Levels.of(evidence.log, rows)
-        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold)
+        alike = evidence.usual[None]
+        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold, alike)
 
     def estimate(
         self, shares: FloatArray, progress: Progress | None = None, known: FloatArray | None = None
@@ -120,7 +130,11 @@ class Problem:
         V, S, K = start.shape[:3]
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
-        return self._estimate(solution, rows, shares)
+        if not self.evidence.tells(self.packing.law):
+            return self._estimate(solution, rows, shares)
+        there, x = worn(self, shares, solution.x[rows])
+        found = there._search(shares, x[:, None], replace(stop, damping=NEARBY))
+        return there._estimate(found, np.arange(V * K).reshape(V, K), shares)
 
     def resample(self, shares: FloatArray, x: FloatArray, seed: int, progress: Progress | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
@@ -130,12 +144,18 @@ class Problem:
         draws = np.random.default_rng([seed, Stream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
         for place in of_sources(self.packing):
             draws[..., place] = draws[..., place][..., self.evidence.ranks]
-        start = np.broadcast_to(x, (len(shares), 1, *x.shape))
+        start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self
+        if self.packing.law.takes_repetition and self.evidence.repeated is None:
+            center = drawn_centers(self.evidence.ranks, len(shares), seed)
+            there = replace(self, repeated=center)
+            if self.evidence.tells(self.packing.law):
+                there, again = worn(self, shares, start[:, 0], center, REPLICATE_ROUNDS)
+                start = again[:, None]
         enough = BELIEVED_TOLERANCE if self.packing.law.knobs else REPLICATE_TOLERANCE
         stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
-        solution = self._search(shares, start, stop, progress, draws)
+        solution = there._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
-        return self._estimate(solution, rows, shares)
+        return there._estimate(solution, rows, shares)
 
     def follow(self, shares: FloatArray, start: FloatArray, tolerance: float | None = None) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
@@ -169,8 +189,12 @@ class Problem:
 
     def predicted(self, x: FloatArray) -> FloatArray:
         """Log losses (V, R, K) that unknowns x (V, K, P) give for every row."""
-        law, log = self.law_at(x), self.evidence.log
-        return np.log(law.losses(self.observed.p, log.N, log.D))
+        return np.log(self.evidence.losses(self.law_at(x), self.repeated, self._columns))
+
+    @property
+    def _columns(self) -> IntArray:
+        """The places of the targets in the log (K,)."""
+        return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)
 
     def _starts(self, share: FloatArray) -> FloatArray:
         seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
@@ -211,7 +235,12 @@ class Problem:
             jobs = pool.map(
                 lambda rows: self._solve(
                     flat[rows],
-                    self.objective(target[rows], shares[replicate[rows]], None if moved is None else moved[rows]),
+                    self.objective(
+                        target[rows],
+                        shares[replicate[rows]],
+                        None if moved is None else moved[rows],
+                        self.repeated[replicate[rows] if len(self.repeated) > 1 else [0]],
+                    ),
                     stop,
                 ),
                 chunks,
@@ -226,16 +255,20 @@ class Problem:
         found = minimize(objective, start, iterations=stop.iterations, tolerance=stop.tolerance, damping=stop.damping)
         return _settled(objective, found) if stop.settle else found
 
-    def objective(self, target: IntArray, shares: FloatArray, draws: FloatArray | None = None) -> Objective:
+    def objective(
+        self, target: IntArray, shares: FloatArray, draws: FloatArray | None = None, at: FloatArray | None = None
+    ) -> Objective:
         """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R).
 
-        `draws` (Q, P), standard normal, move the centres of what is believed.
+        `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 1 + M), or (1, 1 + M) for all,
+        are log h and log R*.
         """
-        weight = self.observed.weight.T[target] * shares
+        at = self.repeated if at is None else at
+        weight = self.observed.weight.T[target] * shares * self._trust(target, at)
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
         low, high = self.packing.bounds()
         prior = self._prior(target, weight, draws)
-        residuals, values = self._residuals(target)
+        residuals, values = self.residuals(target, at)
         return Objective(residuals, weight, self.loss, low, high, prior, values=values)
 
     @property
@@ -244,7 +277,7 @@ class Problem:
         return Loss(self.delta, min(TAIL * self.delta, 1.0))
 
     @cached_property
-    def _alike(self) -> FloatArray:
+    def alike(self) -> FloatArray:
         """Which rows have one mixture, N and D, (R, G) of 0 and 1: a row twice at half weight is one row."""
         log = self.evidence.log
         rows = np.column_stack([log.groups, self.observed.p, log.N, log.D])  # p knows of repeated tokens, too
@@ -256,11 +289,12 @@ class Problem:
         """Huber's threshold on log residuals."""
         return self.threshold if self.settings.delta is None else self.settings.delta
 
-    def _residuals(self, target: IntArray) -> tuple[Residuals, Values]:
-        """The residuals of some targets (Q,) with their slopes, and without."""
+    def residuals(self, target: IntArray, at: FloatArray) -> tuple[Residuals, Values]:
+        """The residuals of some targets (Q,) with their slopes, and without, at log h and log R* (Q or 1, 1 + M)."""
         seen = self.observed
         measured = (seen.weight > 0).T
         log_loss = seen.log_loss.T
+        ratios, harm = self._worn(target, at)
 
         def law(x: FloatArray, number: IntArray) -> Law:
             givens = {name: value.T[target[number]][..., None] for name, value in self.givens.items()}
@@ -270,18 +304,42 @@ class Problem:
             column = target[number]
             return np.where(measured[column], predicted[..., 0] - log_loss[column], 0.0)
 
+        def seen_ratios(number: IntArray) -> FloatArray:
+            return ratios if ratios.ndim == 2 else ratios[number]
+
         def residuals(x: FloatArray, number: IntArray) -> tuple[FloatArray, FloatArray]:
-            predicted, slopes = law(x, number).expansion(seen.p, seen.N, seen.D)
+            there = law(x, number)
+            predicted, slopes = there.expansion(seen_ratios(number), seen.N, seen.D)
+            if harm is not None and isinstance(there, CoreLaw):
+                predicted, slopes = there.with_harm(predicted, slopes, harm[number][..., None], seen.N, seen.D)
             return missed(predicted, number), self.packing.jacobian(slopes)
 
         def alone(x: FloatArray, number: IntArray) -> FloatArray:
-            return missed(np.log(law(x, number).losses(seen.p, seen.N, seen.D)), number)
+            there = law(x, number)
+            losses = there.losses(seen_ratios(number), seen.N, seen.D)
+            if harm is not None and isinstance(there, CoreLaw):
+                losses = losses + there.core(seen.N, seen.D) * harm[number][..., None]
+            return missed(np.log(losses), number)
 
         return residuals, alone
 
+    def _trust(self, target: IntArray, at: FloatArray) -> FloatArray:
+        """The weight (Q, R) of runs that repeated tokens harm: the more harm, the less of it the form says right."""
+        harm = self._worn(target, at)[1]
+        return np.ones(1) if harm is None else 1 / (1 + np.square(HARM_ERROR * harm / NOISE))
+
+    def _worn(self, target: IntArray, at: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+        """Effective ratios (R, M), or (Q, R, M) where they differ, and harm (Q, R) as a share of the core, if any."""
+        law, evidence = self.packing.law, self.evidence
+        if not evidence.repeats(law):
+            return self.observed.p, None
+        ratios = evidence.ratios(at[0] if len(at) == 1 else at)
+        strength = np.broadcast_to(np.exp(at[:, :1]), (len(target), 1))
+        return ratios, strength * evidence.harms.T[self._columns[target]] if harms(law) else None
+
     def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""
-        together = weight @ self._alike
+        together = weight @ self.alike
         believed = self.believed.prior(target, np.square(together).sum(axis=1), draws)
         coefficient = self._of_role("coefficients")
         pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
@@ -297,12 +355,13 @@ class Problem:
     def _rows_a_run(self) -> float:
         """Checkpoints of one run err together: for an exponent they are one observation."""
         log = self.evidence.log
-        return self._alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
+        return self.alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
 
     def _estimate(self, solution: Solution, rows: IntArray, shares: FloatArray) -> Estimate:
         x = filled(self.packing, solution.x[rows], self._seen(shares))
         law, cost = self.law_at(x), solution.cost[rows]
-        return Estimate(law, self.packing, x, cost, solution.status[rows], solution.at_bound[rows])
+        repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
+        return Estimate(law, self.packing, x, cost, solution.status[rows], solution.at_bound[rows], repeated)
 
     def _seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""

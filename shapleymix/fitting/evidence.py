@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from shapleymix.errors import DataError, Location
 from shapleymix.fitting.settings import ALL, FINAL, Settings
+from shapleymix.fitting.shared import believed
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
-from shapleymix.laws.pieces import PUBLISHED, effective
+from shapleymix.laws.core import Chinchilla, CoreLaw
+from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of
@@ -141,6 +144,8 @@ LATE = 4.0
 """Power of the share by which a checkpoint counts (`bench_accuracy.py`)."""
 OFTEN, TELLING = 1.5, 3
 """Epochs of some source, and how many runs with so many, that tell what repetition costs."""
+HARM_ERROR = 0.3
+"""By what share of it the harm of a run departs from its form: so much less it tells, and so much less h is known."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +153,8 @@ class Evidence:
     """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
 
     `final` (R,) are the rows for whose losses the fit answers, by which it is judged. `unique` (R, M) are the unique
-    tokens that each run could draw on (NaN: no limit; None: none is known), and `rate` is that at which repeated ones
-    lose their worth.
+    tokens that each run could draw on (NaN: no limit; None: none is known). `repeated` (1 + M,) are log h and each
+    source's log R* where another fit has told them.
     """
 
     log: RunLog
@@ -157,7 +162,7 @@ class Evidence:
     final: BoolArray
     notices: tuple[str, ...]
     unique: FloatArray | None = None
-    rate: float = PUBLISHED
+    repeated: FloatArray | None = None
 
     @property
     def ranks(self) -> IntArray:
@@ -169,21 +174,55 @@ class Evidence:
         """(R, K) the losses by which fits are judged."""
         return (self.weight > 0) & self.final[:, None]
 
-    @property
-    def ratios(self) -> FloatArray:
-        """What laws take for the ratios (R, M): fewer where tokens are repeated."""
+    @cached_property
+    def shares(self) -> FloatArray:
+        """(R, M) unique tokens as a share of each run's D; infinite for no limit."""
         if self.unique is None:
-            return self.log.p
-        u = np.where(np.isnan(self.unique), np.inf, self.unique) / self.log.D[:, None]
-        return effective(self.log.p, u, self.rate)
+            return np.full(self.log.p.shape, np.inf)
+        return np.where(np.isnan(self.unique), np.inf, self.unique) / self.log.D[:, None]
+
+    @cached_property
+    def harms(self) -> FloatArray:
+        """(R, K) what repeated tokens would do to each loss at h = 1, as a share of the core."""
+        log = self.log
+        each = harmful(log.p, self.shares, log.N[:, None], log.D[:, None])
+        return each @ harmed_by(log.sources, log.targets)
+
+    def repeats(self, law: type[Law]) -> bool:
+        """Whether some run repeats tokens, and the law has h and R*."""
+        return issubclass(law, CoreLaw) and law.takes_repetition and bool((self.log.p > self.shares).any())
+
+    def tells(self, law: type[Law]) -> bool:
+        """Whether enough runs see tokens often enough to tell what that does, and nothing else has."""
+        if not self.repeats(law) or self.repeated is not None:
+            return False
+        often = np.any(self.log.p > self.shares * OFTEN, axis=1)
+        return len({self.log.runs[row] for row in np.flatnonzero(often).tolist()}) >= TELLING
 
     @property
-    def tells_repetition(self) -> bool:
-        """Whether enough runs see tokens often enough to tell what that costs."""
-        if self.unique is None:
-            return False
-        often = np.any(self.log.p * self.log.D[:, None] > self.unique * OFTEN, axis=1)
-        return len({self.log.runs[row] for row in np.flatnonzero(often).tolist()}) >= TELLING
+    def usual(self) -> FloatArray:
+        """(1 + M,) log h and log R* where these runs do not tell them."""
+        return believed(self.log.p.shape[1])[0] if self.repeated is None else self.repeated
+
+    def ratios(self, repeated: FloatArray) -> FloatArray:
+        """What laws take for the ratios (..., R, M) at log h and log R* (..., 1 + M): less where tokens repeat."""
+        return effective(self.log.p, self.shares, np.exp(-repeated[..., 1:])[..., None, :])
+
+    def losses(self, law: Law, repeated: FloatArray, targets: IntArray | None = None) -> FloatArray:
+        """Losses (..., R, K) of a law (...) in plain units on the rows, at log h and log R* (..., 1 + M).
+
+        `targets` (K,) are the places in the log of those that the law has, where it has not all.
+        """
+        log = self.log
+        if not law.takes_repetition:
+            return law.losses(log.p, log.N, log.D)
+        if not self.repeats(type(law)):
+            return law.losses(self.ratios(self.usual), log.N, log.D)
+        found = law.losses(self.ratios(repeated), log.N, log.D)
+        if not harms(law) or not isinstance(law, CoreLaw):
+            return found
+        harm = self.harms if targets is None else self.harms[:, targets]
+        return found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * harm)
 
     @property
     def N0(self) -> float:
@@ -221,7 +260,7 @@ class Evidence:
             weight = weight * shares[:, None]
         log_loss = np.log(np.where(np.isnan(loss), 1.0, loss))
         N0, D0 = self.units(law)
-        p = self.ratios if law.takes_repetition else self.log.p
+        p = self.ratios(self.usual) if law.takes_repetition else self.log.p
         return Observations(p, self.log.N / N0, self.log.D / D0, log_loss, weight)
 
 
@@ -306,6 +345,18 @@ def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
     """For each target the index of the source of its name, or -1."""
     place = {name: index for index, name in enumerate(sources)}
     return np.array([place.get(name, -1) for name in targets], dtype=np.int64)
+
+
+def harmed_by(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
+    """(M, K) 1 where repeats of a source harm a target: its own source's; of a target that is no source every one's."""
+    own = own_source(sources, targets)
+    return np.where(own >= 0, np.arange(len(sources))[:, None] == own, True).astype(np.float64)
+
+
+def harms(law: Law | type[Law]) -> bool:
+    """Whether a law knows of the harm that repeated tokens do, besides what they are worth: where it has mixtures."""
+    kind = law if isinstance(law, type) else type(law)
+    return issubclass(kind, CoreLaw) and kind.takes_repetition and not issubclass(kind, Chinchilla)
 
 
 def own_tokens(log: RunLog) -> FloatArray:

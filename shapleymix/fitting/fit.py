@@ -15,6 +15,7 @@ from shapleymix.fitting.regimes import Parted, fitted_apart, parted
 from shapleymix.fitting.settings import AUTO, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, study_of
 from shapleymix.laws import Law
+from shapleymix.laws.core import Chinchilla
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -58,9 +59,12 @@ def fit(
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the runs are too few for the law.
     """
-    free = isinstance(law, str) and law == AUTO
     how = Settings(**settings, bootstrap=bootstrap)
-    parts = parted(study_of(log, transfer, languages, how, seed, vocabulary=vocabulary))
+    study = study_of(log, transfer, languages, how, seed, vocabulary=vocabulary)
+    if law == AUTO and len(set(study.log.mixture_keys)) == 1:
+        law = Chinchilla  # the one law that one mixture tells
+    free = isinstance(law, str) and law == AUTO
+    parts = parted(study)
     selection = selected(parts.study, progress) if free else None
     chosen = law_of(law if selection is None else selection.preferred())
     if progress is not None:
@@ -78,8 +82,8 @@ def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> F
     FitError
         If the runs are too few for the law.
     """
-    told, point, absent = fitted_apart(parts, law, progress)
-    study, log, inputs, errors = told.study, told.study.log, told.study.inputs, errors_of(told, point)
+    study, point, absent = fitted_apart(parts, law, progress)
+    log, inputs, errors = study.log, study.inputs, errors_of(study, point)
     found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
         status=point.status, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,

@@ -15,7 +15,7 @@ from shapleymix.errors import caution
 from shapleymix.files import Json
 from shapleymix.fitting.beliefs import check_knobs, knobs_told
 from shapleymix.fitting.comparison import Comparison
-from shapleymix.fitting.evidence import TRACE, Logs, finished, one_log, own_tokens, traceless
+from shapleymix.fitting.evidence import TRACE, Logs, finished, harmed_by, harms, one_log, own_tokens, traceless
 from shapleymix.fitting.held_out import Scores, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
@@ -61,8 +61,8 @@ class Fit(Tabular, Record):
     provenance : dict
         Inputs and settings from which the fit can be made again.
     repetition, absent : Repetition and Absent, optional
-        The rate at which repeated tokens lose their worth (None for a law that has no place for it), and what tells
-        the losses of mixtures without a target's own language, where the log shows that these are another regime.
+        What repeated tokens are worth and the harm that they do (None for a law that has no place for them), and what
+        tells the losses of mixtures without a target's own language, where the log shows that these are another regime.
     knobs : dict of str to array (K,)
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
     noise : Noise, optional
@@ -118,12 +118,18 @@ class Fit(Tabular, Record):
                 f"Fit of law {self.law.name}: {counts}",
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
-                *([] if self.repetition is None else self.repetition.told_lines()),
+                *([] if self.repetition is None else self.repetition.lines(self.sources)),
                 *map(cut, knobs_told(self.knobs, self.targets)),
                 *[f"  held: {symbol}, {why}" for symbol, why in self.held.items()][:4],
                 *(cut(f"warning: {text}") for text in self.warnings[:4]),
             ]
         )
+
+    @property
+    def seed(self) -> int:
+        """The seed that the fit was made with."""
+        given = self.provenance.get("seed", 0)
+        return given if isinstance(given, int) else 0
 
     @property
     def N_range(self) -> FloatArray:
@@ -310,6 +316,8 @@ class Fit(Tabular, Record):
         place, nothing = self.place(p, N, D), np.full(len(self.sources), np.nan)
         limits = np.broadcast_to(nothing if unique is None else unique, p.shape)
         counted = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names)
+        if self.repetition is not None and harms(self.law):
+            counted += self.repetition.much_harm(p, limits, N, D, self.sources, self.targets)
         apart = () if self.absent is None else self.absent.warnings(self.targets, p)
         narrow = () if self.replicates is None and self.noise is None else self.lacks()
         return (*place.warnings(losses), *apart, *counted, *narrow)
@@ -338,7 +346,7 @@ class Fit(Tabular, Record):
                 if not idle.get(known.name, none)[j]
                 for i, source in enumerate(labels)
             ]
-        return rows if self.repetition is None else [*rows, *self.repetition.parameters(level)]
+        return rows if self.repetition is None else [*rows, *self.repetition.parameters(self.sources, level)]
 
 
 @dataclass(frozen=True)
@@ -357,10 +365,14 @@ class FitAt(Known):
         known, unlimited = fit.repetition, available is None or bool(np.isnan(available).all())
         supply = None if known is None or unlimited or available is None else available / D
         supply = None if supply is None else np.where(np.isnan(supply), np.inf, supply)
-        rate, rates = (0.0, None) if known is None else (known.rate, known.rates)
+        symbols, drawn = (np.zeros(1 + len(fit.sources)), None) if known is None else (known.symbols, known.replicates)
+        if known is not None and supply is not None:
+            far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
+            drawn = known.drawn(float(np.hypot(*far)), fit.seed)
+        harmed = harmed_by(fit.sources, fit.targets)
 
         def regime(law: Law, replicates: Law | None) -> Regime:
-            return Regime(law, replicates, N, D, supply, rate, rates)
+            return Regime(law, replicates, N, D, supply, symbols, drawn, harmed)
 
         other = None if fit.absent is None else regime(fit.absent.law, fit.absent.replicates)
         return cls(fit, N, D, regime(fit.law, fit.replicates), other)
@@ -372,8 +384,7 @@ class FitAt(Known):
     @property
     def seed(self) -> int:
         """The seed that the fit was made with."""
-        given = self.fit.provenance.get("seed", 0)
-        return given if isinstance(given, int) else 0
+        return self.fit.seed
 
     @property
     def samples(self) -> int:
@@ -415,8 +426,10 @@ class FitAt(Known):
             return own
         return np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
 
-    def form(self, samples: int) -> FloatArray:
+    def form(self, p: FloatArray, samples: int) -> FloatArray:
         noise, size = self.fit.noise, form_error(self.fit.coverage, self.N, self.D)
+        if self.fit.repetition is not None and self.with_own.supply is not None:
+            size = np.hypot(size, self.fit.repetition.form(p / self.with_own.supply))
         drawn = form_draws(samples, self.seed) if samples > 1 else np.zeros(1)
         heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.seed)
         return (heavy * drawn)[:, None] * size

@@ -10,9 +10,9 @@ import numpy as np
 from shapleymix.errors import FitError
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of, questions_of_fit
-from shapleymix.fitting.held_out import Scores, candidate, learned_by, predicted_in_parts, require_losses, score
+from shapleymix.fitting.held_out import Scores, candidate, learned_by, require_losses, score
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.repetition import Repetition, Told
+from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.status import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
 from shapleymix.fitting.unknowns import drawn, drawn_exponents
@@ -36,21 +36,19 @@ class Fitted:
     knobs: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
-def learned(told: Told, law: type[BlackBox]) -> Fitted:
+def learned(study: Study, law: type[BlackBox]) -> Fitted:
     """A black box."""
-    study = told.study
     log, seen = study.log, study.evidence.observations(law, study.inputs)
     found = learned_by(law, log, seen, study.seed)
     status = tuple(TargetStatus(target, "converged", "") for target in study.inputs.targets)
     note = "a black box has no bootstrap replicates"
     used = (seen.weight > 0) & study.evidence.final[:, None]
     coverage = coverage_of(log, used, study.untrained)
-    return Fitted(found, None, status, {}, (note,), coverage, used, told.known(None))
+    return Fitted(found, None, status, {}, (note,), coverage, used, Repetition.of(study.evidence, law, study.seed))
 
 
-def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
+def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
     """A parametric law with its replicates."""
-    study = told.study
     log, evidence, settings = study.log, study.evidence, study.settings
     problem = Problem.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
@@ -64,17 +62,21 @@ def estimated(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
     else:
         estimate = problem.estimate(every, stage)
     used = (problem.observed.weight > 0) & evidence.final[:, None]
-    coverage, replicates, rates = coverage_of(log, used, study.untrained), None, None
+    coverage, replicates, drawn_symbols = coverage_of(log, used, study.untrained), None, None
     if settings.bootstrap:
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
         stage = _stage(progress, "bootstrap")
-        again, rates = told.resampled(problem, shares, estimate.x[0], study.seed, stage)
-        replicates = problem.law_at(drawn(problem.packing, again, coverage.told, evidence.ranks, study.seed))
+        again = replace(problem, repeated=estimate.repeated).resample(shares, estimate.x[0], study.seed, stage)
+        replicates = problem.law_at(drawn(problem.packing, again.x, coverage.told, evidence.ranks, study.seed))
+        drawn_symbols = again.repeated
         replicates = drawn_exponents(replicates, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
     point = estimate.law.mapped(lambda known, value: value[0])
-    repetition, notes = told.known(rates), _thin(law, evidence)
+    repetition, notes = (
+        Repetition.of(evidence, law, study.seed, estimate.repeated[0], drawn_symbols),
+        _thin(law, evidence),
+    )
     return Fitted(point, replicates, standing, held, notes, coverage, used, repetition, losses, knobs)
 
 
@@ -105,32 +107,31 @@ class Errors:
     odd: tuple[str, ...]
 
 
-def fitted_to(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
+def fitted_to(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
     """A law fitted to a study, with its held-out predictions where there can be any."""
-    point = point_of(told, law, progress)
-    if point.held_out is not None and told.study.settings.folds and told.profile is None:
+    point = point_of(study, law, progress)
+    if point.held_out is not None and study.settings.folds:
         return point  # what choosing beliefs predicted of held-out rows
-    losses, notes = held_out_losses(told)
+    losses, notes = held_out_losses(study, law)
     return replace(point, held_out=losses, notes=(*notes, *point.notes))
 
 
-def point_of(told: Told, law: type[Law], progress: Progress | None) -> Fitted:
+def point_of(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
     """A law fitted to a study, parametric or a black box."""
-    return learned(told, law) if issubclass(law, BlackBox) else estimated(told, law, progress)
+    return learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
 
 
-def errors_of(told: Told, point: Fitted) -> Errors:
-    """The errors of a fitted law on the rows of the study that told its rate of repetition.
+def errors_of(study: Study, point: Fitted) -> Errors:
+    """The errors of a fitted law on the rows of its study.
 
     Raises
     ------
     FitError
         If the law gives no loss where one was measured.
     """
-    study, law, losses = told.study, type(point.law), point.held_out
+    law, losses = type(point.law), point.held_out
     log, targets = study.log, study.inputs.targets
-    p = study.evidence.ratios if law.takes_repetition else log.p
-    fitted = point.law.losses(p, log.N, log.D)
+    fitted = losses_of(study, point)
     require_losses(law.name, fitted, point.used, log)
     counted = study.evidence.counted
     seen = np.where(counted, log.loss, np.nan)
@@ -147,18 +148,22 @@ def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:
     if point.held_out is None:
         return None
     log = study.log
-    p = study.evidence.ratios if type(point.law).takes_repetition else log.p
     with np.errstate(invalid="ignore", divide="ignore"):
-        held, fitted = (np.log(log.loss / found) for found in (point.held_out, point.law.losses(p, log.N, log.D)))
+        held, fitted = (np.log(log.loss / found) for found in (point.held_out, losses_of(study, point)))
     held = np.where(counted & study.evidence.final[:, None] & np.isfinite(held), held, np.nan)
     budgets = np.stack([levels_of(np.log(values)) for values in (log.N, log.D)], axis=1)
     cells = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
     return Noise.of(held, fitted, log.groups, cells, replicated=point.replicates is not None)
 
 
-def held_out_losses(told: Told) -> tuple[FloatArray | None, tuple[str, ...]]:
+def losses_of(study: Study, point: Fitted) -> FloatArray:
+    """Losses (R, K) of a fitted law on the rows of a study."""
+    symbols = study.evidence.usual if point.repetition is None else point.repetition.symbols
+    return study.evidence.losses(point.law, symbols)
+
+
+def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, tuple[str, ...]]:
     """Predictions of every row by a fit that did not see its mixture, or None with the reason."""
-    study = told.study
     folds, mixtures = study.settings.folds, study.mixtures
     if folds == 0:
         return None, ("no held-out error was asked for (folds = 0)",)
@@ -166,6 +171,6 @@ def held_out_losses(told: Told) -> tuple[FloatArray | None, tuple[str, ...]]:
         return None, (f"{mixtures} different mixtures are too few for a held-out error",)
     masks, _ = study.cross_validation(min(folds, mixtures))
     try:
-        return predicted_in_parts(candidate(told.law), told.without(masks), masks), ()
+        return candidate(law).predict_held_out(study, masks), ()
     except FitError as error:
         return None, (f"no held-out error: in a fold, {error.message}",)

@@ -145,13 +145,9 @@ Contender = str | type[Law] | type[BlackBox] | Predictor | type[Predictor]
 
 
 class Candidate:
-    """What a comparison asks of a law: a name that is unique among the compared, a size, held-out predictions.
-
-    `joint` says whether predictions of one fold hang on the other folds, which choose what is believed.
-    """
+    """What a comparison asks of a law: a name that is unique among the compared, a size, held-out predictions."""
 
     name: str
-    joint: bool = False
 
     def size(self, study: Study) -> int:
         """Number of fitted values per target."""
@@ -162,21 +158,11 @@ class Candidate:
         raise NotImplementedError
 
 
-def predicted_in_parts(contender: Candidate, parts: Sequence[tuple[Study, IntArray]], masks: BoolArray) -> FloatArray:
-    """What `predict_held_out` gives, each mask (V, R) with a study of its own: those of the parts that name it."""
-    first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
-    found = np.full((masks.shape[1], len(parts[0][0].inputs.targets)), np.nan)
-    for study, numbers in parts:
-        rows = np.isin(first, numbers)
-        found[rows] = contender.predict_held_out(study, masks if contender.joint else masks[numbers])[rows]
-    return found
-
-
 class LawCandidate(Candidate):
     """A parametric law: all folds are fitted in one batch."""
 
     def __init__(self, law: type[Law]) -> None:
-        self.law, self.name, self.joint = law, law.name, bool(law.knobs)
+        self.law, self.name = law, law.name
 
     def size(self, study: Study) -> int:
         return len(Packing(self.law, len(study.log.sources), study.evidence.held(self.law)).names)
@@ -188,7 +174,7 @@ class LawCandidate(Candidate):
         predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
         for alike, problem in self._problems(study, masks):
             estimate = problem.estimate((~masks[alike]).astype(np.float64))
-            predicted[alike] = estimate.law.losses(problem.observed.p, log.N, log.D)
+            predicted[alike] = study.evidence.losses(estimate.law, estimate.repeated)
             held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
             require_losses(self.name, _held_out(predicted[alike], masks[alike]), held, log)
         return _held_out(predicted, masks)

@@ -23,9 +23,8 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, described
 from shapleymix.fitting.comparison import selected
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.held_out import Candidate, candidate, law_of, predicted_in_parts, score
+from shapleymix.fitting.held_out import Candidate, candidate, law_of, score
 from shapleymix.fitting.regimes import parted
-from shapleymix.fitting.repetition import Told
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law
@@ -180,8 +179,8 @@ def learning_curve(
     listed = sorted(set(parts), reverse=True)
     if not listed or any(not isinstance(k, int) or isinstance(k, bool) or k < 3 for k in listed):
         raise UsageError(f"parts {described(parts)}", hint="give whole numbers of at least 3, such as (5, 3)")
-    contender, told = candidate(law), Told.of(study, law)
-    sizes, notices = _fitted(contender, told, list(_designs(study, listed)), progress)
+    contender = candidate(law)
+    sizes, notices = _fitted(contender, study, list(_designs(study, listed)), progress)
     if held_out is not None and study.mixtures > folds > 1 and folds not in listed:  # else it is there already
         sizes.append(_Size(study.mixtures * (1 - 1 / folds), parse_number(held_out, "held_out"), folds))
     if len(sizes) < SIZES_NEEDED:
@@ -206,7 +205,7 @@ class _Size:
 
 
 def _fitted(
-    contender: Candidate, told: Told, designs: Sequence[tuple[float, BoolArray]], progress: Progress | None
+    contender: Candidate, study: Study, designs: Sequence[tuple[float, BoolArray]], progress: Progress | None
 ) -> tuple[list[_Size], list[str]]:
     """The errors at every size that the law can be fitted to, and why it cannot be at the others."""
     found: list[_Size] = []
@@ -215,7 +214,7 @@ def _fitted(
         if progress is not None:
             progress("learning curve", number, len(designs))
         try:
-            errors = _errors(contender, told, masks)
+            errors = _errors(contender, study, masks)
         except FitError as error:
             notices.append(f"no fit to {size:g} mixtures: {error.message}")
             continue
@@ -251,9 +250,9 @@ def _designs(study: Study, parts: Sequence[int]) -> Iterator[tuple[float, BoolAr
             yield size, masks[k]
 
 
-def _errors(contender: Candidate, told: Told, masks: BoolArray) -> list[float]:
+def _errors(contender: Candidate, study: Study, masks: BoolArray) -> list[float]:
     """Mean PE over targets of each fit, over the rows that no earlier one of the masks (V, R) holds out as well."""
-    study, predicted = told.study, predicted_in_parts(contender, told.without(masks), masks)
+    predicted = contender.predict_held_out(study, masks)
     seen = np.where(study.evidence.counted, study.log.loss, np.nan)
     first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     each = ((first == number)[:, None] & ~np.isnan(seen) for number in range(len(masks)))

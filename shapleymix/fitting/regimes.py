@@ -22,10 +22,9 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.beliefs import held_out
 from shapleymix.fitting.estimation import Problem
 from shapleymix.fitting.evidence import TRACE, own_source, own_tokens, without
-from shapleymix.fitting.fitted import Fitted, fitted_to, held_out_losses, noise_of, point_of
+from shapleymix.fitting.fitted import Fitted, fitted_to, noise_of
 from shapleymix.fitting.held_out import surely
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.repetition import Told, at_rate
 from shapleymix.fitting.status import Coverage
 from shapleymix.fitting.study import Progress, Study
 from shapleymix.laws import Law
@@ -164,32 +163,28 @@ def parted_by(study: Study, rows: BoolArray) -> Parted:
     return Parted(study, alone, lacking)
 
 
-def fitted_apart(parts: Parted, law: type[Law], progress: Progress | None) -> tuple[Told, Fitted, Absent | None]:
+def fitted_apart(parts: Parted, law: type[Law], progress: Progress | None) -> tuple[Study, Fitted, Absent | None]:
     """A law fitted to the losses with the target's own language, and what tells the others, if any are apart."""
     if parts.lacking.any():
         try:
-            told = Told.of(parts.study, law)
-            return told, fitted_to(told, law, progress), _absent(parts, told, progress)
+            point = fitted_to(parts.study, law, progress)
+            return parts.study, point, _absent(parts, point, law, progress)
         except FitError:  # too few runs for this law
             pass
-    whole = Told.of(parts.whole, law)
-    return whole, fitted_to(whole, law, progress), None
+    return parts.whole, fitted_to(parts.whole, law, progress), None
 
 
-def _absent(parts: Parted, told: Told, progress: Progress | None) -> Absent:
-    """The law that `told` a rate fitted to all losses, for those without the target's own language.
+def _absent(parts: Parted, with_own: Fitted, law: type[Law], progress: Progress | None) -> Absent:
+    """The law fitted to all losses, for those without the target's own language.
 
-    The rate of repetition stays: one log has one rate, and the other regime would pull it off.
+    Log h and log R* stay those of the fit `with_own`: the other regime would pull them off.
     """
-    law, log = told.law, parts.whole.log
-    if told.profile is None:
-        whole = Told.of(parts.whole, law)
-        point = fitted_to(whole, law, progress)
-    else:
-        whole = replace(told, study=at_rate(parts.whole, told.rate))
-        point = replace(point_of(whole, law, progress), held_out=held_out_losses(Told.of(parts.whole, law))[0])
-    own = np.where(parts.lacking.any(axis=0), own_source(log.sources, log.targets), -1)
-    noise = noise_of(whole.study, point, parts.lacking)
+    whole, known = parts.whole, with_own.repetition
+    if known is not None and known.told:
+        whole = replace(whole, evidence=replace(whole.evidence, repeated=known.symbols))
+    point = fitted_to(whole, law, progress)
+    own = np.where(parts.lacking.any(axis=0), own_source(whole.log.sources, whole.log.targets), -1)
+    noise = noise_of(whole, point, parts.lacking)
     return Absent(point.law, point.replicates, point.coverage, own, noise)
 
 

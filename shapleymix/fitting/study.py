@@ -95,8 +95,8 @@ class Study:
 
     @property
     def mixtures(self) -> int:
-        """Number of different mixtures."""
-        return len(set(self.log.mixture_keys))
+        """Number of different mixtures; of runs where all have one."""
+        return len(np.unique(self.log.groups))
 
     def allowed(self) -> list[str]:
         """The laws that the inputs can feed, simplest first."""
@@ -116,7 +116,7 @@ class Study:
         """Folds (V, R) of some rows (R,) alone, for choosing what a law believes."""
         log = self.log.select(rows)
         count = min(
-            max(self.settings.folds, LEAST_FOLDS) if self.settings.folds else INNER_FOLDS, len(set(log.mixture_keys))
+            max(self.settings.folds, LEAST_FOLDS) if self.settings.folds else INNER_FOLDS, len(np.unique(log.groups))
         )
         masks = np.zeros((count, len(rows)), dtype=bool)
         masks[:, rows] = fold_masks(log, count)

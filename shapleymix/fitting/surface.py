@@ -18,10 +18,12 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import SolveError, UsageError, described
+from shapleymix.fitting.evidence import harms
 from shapleymix.fitting.noise import first_alike
 from shapleymix.laws import Law
+from shapleymix.laws.core import CoreLaw
 from shapleymix.laws.lines import Lines
-from shapleymix.laws.pieces import Pieces, effective
+from shapleymix.laws.pieces import Pieces, effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 
@@ -86,8 +88,9 @@ class Regime:
     N: float
     D: float
     supply: FloatArray | None  # (M,) unique tokens as shares of D; None where the law knows nothing of repetition
-    rate: float
-    rates: FloatArray | None  # (B,)
+    symbols: FloatArray  # (1 + M,) log h and each source's log R*
+    drawn: FloatArray | None  # (B, 1 + M) those of the replicates
+    harmed: FloatArray  # (M, K) 1 where repeats of a source harm a target
 
     @cached_property
     def pieces(self) -> Pieces | None:
@@ -102,22 +105,33 @@ class Regime:
         if found is not None and not (np.isfinite(found.floor).all() and np.isfinite(found.scale).all()):
             message = f"law {self.law.name!r} overflows at N = {self.N:g}, D = {self.D:g}"
             raise SolveError(message, hint="give a larger N and D")
-        return found if found is None or self.supply is None else found.supplied(self.supply, self.rate)
+        return found if found is None else self._supplied(found, self.law, self.symbols)
 
     @cached_property
     def draws(self) -> Pieces | None:
         """Those of the replicates (B,), as they were fitted."""
         found = None if self.replicates is None else self.replicates.pieces(self.N, self.D)
-        if found is None:
+        if found is None or self.replicates is None:
             return None
-        if self.supply is not None and self.rates is not None:
-            found = found.supplied(self.supply, self.rates)
+        if self.drawn is not None:
+            found = self._supplied(found, self.replicates, self.drawn)
         return found.flat()
+
+    def _supplied(self, found: Pieces, law: Law, symbols: FloatArray) -> Pieces:
+        """Pieces with what repeated tokens are worth and the harm that they do, at log h and log R* (..., 1 + M)."""
+        if self.supply is None:
+            return found
+        rate, harm = np.exp(-symbols[..., 1:]), None
+        if harms(law) and isinstance(law, CoreLaw):
+            core = law.core(np.array([self.N]), np.array([self.D]))  # (..., 1, K)
+            unit = harmful(np.zeros_like(self.supply), self.supply, self.N, self.D, power=0)[:, None]
+            harm = np.exp(symbols[..., 0])[..., None, None] * core * unit * self.harmed
+        return found.supplied(self.supply, rate, harm)
 
     def losses(self, p: FloatArray) -> FloatArray:
         """The law's losses (K,) at one mixture (M,); NaN where it is undefined."""
         if self.pieces is None:
-            return self._asked(self.law, self._ratios(p, self.rate))
+            return self._asked(self.law, self._ratios(p, self.symbols))
         found = self.pieces.losses(p)
         return np.where(np.isfinite(found), found, np.nan)
 
@@ -127,16 +141,16 @@ class Regime:
             return self.draws.losses(p)
         if self.replicates is None:
             return None
-        if self.rates is None or self.supply is None or not (p > self.supply).any():
+        if self.drawn is None or self.supply is None or not (p > self.supply).any():
             return self._asked(self.replicates, p)
-        each = [self._asked(_member(self.replicates, b), self._ratios(p, rate)) for b, rate in enumerate(self.rates)]
+        each = [self._asked(_member(self.replicates, b), self._ratios(p, one)) for b, one in enumerate(self.drawn)]
         return np.stack(each)
 
     def _asked(self, law: Law, q: FloatArray) -> FloatArray:
         return law.losses(q[None], np.array([self.N]), np.array([self.D]))[..., 0, :]
 
-    def _ratios(self, p: FloatArray, rate: float) -> FloatArray:
-        return p if self.supply is None else effective(p, self.supply, rate)
+    def _ratios(self, p: FloatArray, symbols: FloatArray) -> FloatArray:
+        return p if self.supply is None else effective(p, self.supply, np.exp(-symbols[1:]))
 
 
 def _member(law: Law, number: int) -> Law:
@@ -174,8 +188,8 @@ class Known:
         """By what unit noise is multiplied at one mixture, (K,)."""
         return np.zeros(len(self.targets))
 
-    def form(self, samples: int) -> FloatArray:
-        """Errors (S, K) that all mixtures have in common."""
+    def form(self, p: FloatArray, samples: int) -> FloatArray:
+        """Errors (S, K) of the law's form at one mixture: one draw for all, times what each may err by."""
         return np.zeros((samples, len(self.targets)))
 
     def outside(self, p: FloatArray) -> BoolArray:
@@ -349,7 +363,7 @@ def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> Flo
     found = []
     for place, (surface, p) in enumerate(points):
         known = surface.known
-        logs = known.base(p, count) + known.scale(p) * field[:, place] + known.form(count)
+        logs = known.base(p, count) + known.scale(p) * field[:, place] + known.form(p, count)
         with np.errstate(over="ignore"):
             losses = np.exp(logs)
         found.append(losses if surface.score is None else surface.scored(losses, int(mixtures[place]), runs=runs))

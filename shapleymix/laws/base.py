@@ -117,7 +117,7 @@ class Law(Record):
         if not N.ndim:
             return self, N, D
         along = self.mapped(lambda known, value: np.expand_dims(value, -1 - len(known.axes)))
-        return along, N[:, None], D[:, None]
+        return along, N[..., None], D[..., None]
 
     def losses(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         """What the equation gives, as doubles of shape (..., R, K).
@@ -129,7 +129,7 @@ class Law(Record):
         """
         with np.errstate(all="ignore"):
             answer = asked(self.name, lambda: self(p, N, D))
-        return as_losses(self.name, answer, (*self.batch(), len(p), self.targets_count()))
+        return as_losses(self.name, answer, (*self.batch(), p.shape[-2], self.targets_count()))
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Log loss (..., R, K), and its derivative by the logarithm of each fitted symbol (by a real symbol itself).

@@ -73,6 +73,18 @@ class CoreLaw(Law):
         law, N, D = self.at(N, D)
         return law.fall(N, D)
 
+    def with_harm(
+        self, log_loss: FloatArray, slopes: dict[str, FloatArray], harm: FloatArray, N: FloatArray, D: FloatArray
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """What `expansion` gives, with the `harm` (..., R, K) of repeated tokens added, as a share of C(N, D)."""
+        law, N, D = self.at(N, D)
+        core, by_core = law.fall_slopes(N, D)
+        loss = np.exp(log_loss)
+        whole = loss + harm * core
+        share = loss / whole
+        found = {name: by * (share if by.ndim == share.ndim else share[..., None, :]) for name, by in slopes.items()}
+        return np.log(whole), found | {name: found[name] + (1 - share) * by for name, by in by_core.items()}
+
     def bent(self, budget: Budget, levels: FloatArray, exponent: FloatArray, amount: FloatArray) -> Self:
         """The same losses at the one or two `levels` (plain units) of a budget, with another exponent (..., K) of it.
 
@@ -112,21 +124,28 @@ class CoreLaw(Law):
 
 @dataclass(frozen=True)
 class Chinchilla(CoreLaw):
-    """`L_j = E_j + A_j / N^alpha_j + B_j / D^beta_j`."""
+    """`L_j = E_j + A_j / N^alpha_j + B_j / (D sum_i q_i)^beta_j`, where q are the effective ratios of repeated tokens.
+
+    Without repetition they sum to one.
+    """
 
     kind = "law/chinchilla"
     name = "chinchilla"
     reference = "Hoffmann et al. 2022, eq. 2"
     assumption = "the mixture does not matter"
-    takes_repetition = False
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        return self.core(N, D)
+        return self.core(N, _fresh(p, D))
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
-        law, N, D = self.at(N, D)
+        law, N, D = self.at(N, _fresh(p, D))
         core, slopes = law.fall_slopes(N, D)
         return np.log(core), slopes
+
+
+def _fresh(p: FloatArray, D: FloatArray) -> FloatArray:
+    """As many fresh tokens as the D (R,) of effective ratios p (..., R, M) are worth."""
+    return D * p.sum(axis=-1) if p.shape[-1] else D
 
 
 def power(base: FloatArray, exponent: FloatArray) -> FloatArray:

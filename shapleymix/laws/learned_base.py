@@ -169,7 +169,7 @@ class LearnedBase(TransferLaw):
         core, slopes = law.fall_slopes(N, D)
         raised *= (-1.0 / theta)[..., None, :]
         raised *= np.where(law.own > 0, factor[..., None, :], 1.0)
-        by_log = raised * log_ratios(p)[:, :, None]
+        by_log = raised * log_ratios(p)[..., None]
         steep = law.u * exponent
         spared = factor / after - 1.0 / before  # of log R by own data's help at an even ratio
         by_a = np.einsum("...mk,...mk->...k", by_log, steep * law.own)

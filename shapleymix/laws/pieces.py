@@ -7,7 +7,8 @@ A law at fixed N and D is, for each target j, an outer function of one inner qua
 
 Both are convex in p when scale, gamma and (of power) phi are at least 0 (ShapleyLaw paper, "Convexity and optimality
 conditions"; q^s is concave and Theta^(-gamma) decreasing and convex). Where tokens are repeated, q(p) are effective
-ratios, which are concave in p. Axes: any leading axes (replicates, budgets), then M sources, then K targets; leading
+ratios, which are concave in p, and each piece of power form has a sum of `harm_ij (p_i - unique_i)^3` beyond one epoch
+added to it, which is convex. Axes: any leading axes (replicates, budgets), then M sources, then K targets; leading
 axes broadcast. Theta = 0 is an infinite loss, without a warning, and zero wins over infinity in every product.
 """
 
@@ -21,17 +22,17 @@ import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.lines import Lines
+from shapleymix.laws.symbols import Belief
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from cvxpy import Constraint, Expression
 
-PUBLISHED = 1 / 15.39
-"""The rate of Muennighoff et al. 2023 (R*_D = 15.39, C4, up to 9B parameters): a token is worth little beyond some 15
-repetitions of it."""
-PUBLISHED_SPREAD = 0.6
-"""Standard deviation of the rate's logarithm: 90% of R* from 5.7 to 41. No paper gives one; this holds what they say of
-theirs: hardly a loss up to 4 epochs, and nothing left to gain at 40."""
+WORTH = Belief(np.log(40.0), 0.8)
+"""Of the logarithm of R*, the epochs beyond which a repeated token is worth little. Muennighoff et al. 2023 give 15.4
+with harm left out; with it, repeats are worth more and harm more."""
+HARM = Belief(-5.0, 1.5)
+"""Of the logarithm of h: five public logs and ours give -7.3 to -3.7; strong weight decay lowers it."""
 Form = Literal["power", "exponential"]
 Rows = int | IntArray | BoolArray
 """A place, places, or a mask."""
@@ -41,7 +42,7 @@ NOTHING = -1e300
 """For the logarithm of a ratio of zero: any exponent makes a power of 0 of it."""
 TINY_SUPPLY = 1e-12
 LARGEST_EXPONENT = 60.0
-MATRICES, SOURCES = frozenset({"phi", "s"}), frozenset({"unique", "rate"})
+MATRICES, SOURCES = frozenset({"phi", "s", "harm"}), frozenset({"unique", "rate"})
 """Fields with a value for each source and target, and those with one for each source; others have one a target."""
 
 
@@ -49,13 +50,16 @@ class Slopes(NamedTuple):
     """First and second derivatives of the pieces at one mixture.
 
     `inner` (..., M, K) is d z_j / d p_i of the inner quantity z_j, `bend` (..., M, K) its second derivative (None where
-    it is zero); `first` and `second` (..., K) are the outer function's derivatives in z.
+    it is zero); `first` and `second` (..., K) are the outer function's derivatives in z. `push` and `bow` (..., M, K)
+    are the first and second derivatives of the harm that repeated tokens do (None where they do none).
     """
 
     inner: FloatArray
     bend: FloatArray | None
     first: FloatArray
     second: FloatArray
+    push: FloatArray | None = None
+    bow: FloatArray | None = None
 
 
 class Effective(NamedTuple):
@@ -87,6 +91,8 @@ class Pieces:
     unique, rate : array (..., M), optional
         Unique tokens as shares of D (infinite where nothing is repeated), and the rate at which repeated ones lose
         their worth; None where no token is repeated.
+    harm : array (..., M, K), optional
+        What a source's repeated tokens add to the loss, nats by the cube of its ratio beyond `unique`; None for none.
     lines : Lines, optional
         The curves of tasks: then the targets are tasks, each with the columns of its language, and `losses` are their
         error rates.
@@ -101,6 +107,7 @@ class Pieces:
     base: FloatArray | None = None
     unique: FloatArray | None = None
     rate: FloatArray | None = None
+    harm: FloatArray | None = None
     lines: Lines | None = None
 
     @property
@@ -124,7 +131,8 @@ class Pieces:
         if self.form == "exponential":
             return np.ones_like(self.scale)
         with np.errstate(divide="ignore"):
-            return (self.gamma + 1) / self.gamma
+            found = (self.gamma + 1) / self.gamma
+        return found if self.harm is None else np.minimum(found, 2 / 3)  # of a cube, and so of a sum with one
 
     def effective(self, p: FloatArray) -> FloatArray:
         """The ratios q (..., M) that the law takes in place of p: fewer where tokens are repeated."""
@@ -138,7 +146,13 @@ class Pieces:
 
     def plain_losses(self, p: FloatArray) -> FloatArray:
         """Losses of the targets, or of the tasks' languages, (..., K), nats per token; +inf where Theta is zero."""
-        return self.floor + self._reducible(self.theta(p))
+        plain = self.floor + self._reducible(self.theta(p))
+        return plain if self.harm is None else plain + over_sources(self.harm * self._beyond(p)[..., None] ** 3)
+
+    def _beyond(self, p: FloatArray) -> FloatArray:
+        """The part of the ratios (..., M) that is repeated tokens."""
+        assert self.unique is not None
+        return np.maximum(p - self.unique, 0.0)
 
     def losses(self, p: FloatArray) -> FloatArray:
         """Loss of every target, or error rate of every task, (..., K), at mixtures p (..., M).
@@ -155,7 +169,8 @@ class Pieces:
     def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Gradient of `objective` -> (..., M); -inf where a source at zero is sorely needed."""
         at = self.slopes(p)
-        return weigh(at.inner, product(w, at.first))
+        found = weigh(at.inner, product(w, at.first))
+        return found if at.push is None else found + weigh(at.push, w)
 
     def hessian(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Hessian of `objective` -> (..., M, M), symmetric positive semidefinite in the domain."""
@@ -165,26 +180,39 @@ class Pieces:
         if at.bend is not None:
             diagonal = weigh(at.bend, product(w, at.first))
             outer = outer + diagonal[..., None] * np.eye(diagonal.shape[-1])
+        if at.bow is not None:
+            outer = outer + weigh(at.bow, w)[..., None] * np.eye(outer.shape[-1])
         return outer
 
     def jacobian(self, p: FloatArray) -> FloatArray:
         """d loss_j / d p_i -> (..., M, K)."""
         at = self.slopes(p)
-        return product(at.inner, at.first[..., None, :])
+        found = product(at.inner, at.first[..., None, :])
+        return found if at.push is None else found + at.push
 
     def slopes(self, p: FloatArray) -> Slopes:
         """Derivatives of the pieces at p (..., M); infinite where the law's slope is, as with s < 1 at ratio zero.
 
-        A curvature below zero of error rates counts as none, so that a search goes downhill.
+        A curvature below zero of error rates counts as none, so that a search goes downhill; of that along the harm of
+        repeated tokens they have the harm's own alone.
         """
         if self.unique is None or self.rate is None:
-            return self._outer(*self._inner(p))
+            return self._outer(*self._inner(p), p)
         q, slope, bend = (part[..., None] for part in effective_slopes(p, self.unique, self.rate))
         theta, inner, bent = self._inner(q[..., 0])
         curved = product(inner, bend)
         if bent is not None:
             curved = curved + product(bent, slope**2)
-        return self._outer(theta, product(inner, slope), curved)
+        return self._harmed(self._outer(theta, product(inner, slope), curved, p), p)
+
+    def _harmed(self, at: Slopes, p: FloatArray) -> Slopes:
+        """The derivatives with those of the harm that repeated tokens do."""
+        if self.harm is None:
+            return at
+        beyond, unit = self._beyond(p)[..., None], self.harm
+        if self.lines is not None:
+            unit = unit * self.lines.slopes(self.plain_losses(p))[0][..., None, :]
+        return at._replace(push=3 * unit * beyond**2, bow=6 * unit * beyond)
 
     def partials(self, p: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Losses (..., K), and their derivative by each field: (..., M, K) by `phi` and `s`, (..., K) by others.
@@ -214,15 +242,17 @@ class Pieces:
             return np.ones(np.broadcast_shapes(np.shape(u), np.shape(self.floor)), dtype=bool)
         return self.lines.convex_up_to(u, self.floor, self.kappa)
 
-    def supplied(self, unique: FloatArray, rate: FloatArray | float) -> Self:
+    def supplied(self, unique: FloatArray, rate: FloatArray | float, harm: FloatArray | None = None) -> Self:
         """The same law where sources have a share `unique` (..., M) of D in unique tokens.
 
         Parameters
         ----------
         unique : array (..., M)
             Infinite (or NaN) where no token is repeated.
-        rate : float or array (...)
-            The rate at which repeated tokens lose their worth, of each replicate if it is an array.
+        rate : float or array (..., M)
+            The rate at which each source's repeated tokens lose their worth.
+        harm : array (..., M, K), optional
+            What repeated tokens add to each loss, nats by the cube of their ratio (see `harmful`); None for nothing.
 
         Raises
         ------
@@ -235,8 +265,7 @@ class Pieces:
         if self.form == "exponential":
             message = "an exponential of the ratios takes ratios that sum to one: it has no place for repeated tokens"
             raise SolveError(message, hint="leave out the available tokens, or fit a law with Theta")
-        rates = np.broadcast_to(np.asarray(rate)[..., None], (*np.shape(rate), known.shape[-1]))
-        return replace(self, unique=known, rate=rates)
+        return replace(self, unique=known, rate=np.asarray(rate) * np.ones(known.shape[-1]), harm=harm)
 
     def scored(self, lines: Lines, places: IntArray) -> Self:
         """The error rates of tasks, by their curves and the place (T,) of each one's language among the targets."""
@@ -244,7 +273,8 @@ class Pieces:
 
     def scaled(self, factor: FloatArray) -> Self:
         """The pieces of losses that are `factor` (..., K) times as high."""
-        return replace(self, floor=self.floor * factor, scale=self.scale * factor)
+        harm = None if self.harm is None else self.harm * factor[..., None, :]
+        return replace(self, floor=self.floor * factor, scale=self.scale * factor, harm=harm)
 
     def select(self, targets: Rows) -> Self:
         """The pieces of some targets only (indices or mask)."""
@@ -301,7 +331,11 @@ class Pieces:
             cones += more
         inner = inner if self.base is None else self.base + inner
         power = inner if self.form == "exponential" else cp.multiply(-np.asarray(self.gamma), cp.log(inner))
-        return self.floor + cp.multiply(self.scale, cp.exp(power)), cones
+        losses = self.floor + cp.multiply(self.scale, cp.exp(power))
+        if self.harm is not None and self.unique is not None:
+            again = np.flatnonzero(np.any(self.harm > 0, axis=-1))
+            losses = losses + self.harm[again].T @ cp.power(cp.pos(p[again] - self.unique[again]), 3)
+        return losses, cones
 
     def _effective_cones(self, p: Expression) -> tuple[Expression, list[Constraint]]:
         """Effective ratios q (M,), and the cones that they need.
@@ -352,7 +386,7 @@ class Pieces:
             theta, inner, bend = _concave(q, self.phi, self.s)
         return (theta if self.base is None else self.base + theta), inner, bend
 
-    def _outer(self, theta: FloatArray, inner: FloatArray, bend: FloatArray | None) -> Slopes:
+    def _outer(self, theta: FloatArray, inner: FloatArray, bend: FloatArray | None, p: FloatArray) -> Slopes:
         if self.form == "exponential":
             first = second = self._reducible(theta)
         else:
@@ -361,7 +395,8 @@ class Pieces:
             second = product((self.gamma + 1) * steep, inverse_power(theta, self.gamma + 2))
         if self.lines is None:
             return Slopes(inner, bend, first, second)
-        once, twice = self.lines.slopes(self.floor + self._reducible(theta))
+        plain = self.floor + self._reducible(theta) if self.harm is None else self.plain_losses(p)
+        once, twice = self.lines.slopes(plain)
         with np.errstate(invalid="ignore", over="ignore"):
             curved = np.nan_to_num(product(once, second) + product(twice, first**2), posinf=np.inf)
         return Slopes(inner, bend, product(once, first), np.maximum(curved, 0.0))
@@ -397,6 +432,22 @@ def effective(p: FloatArray, u: FloatArray, rate: FloatArray | float) -> FloatAr
     """
     again, unique = _again(p, u)
     return np.minimum(p, u) + unique * _worth(again, rate)
+
+
+def harmful(p: FloatArray, u: FloatArray, N: FloatArray | float, D: FloatArray | float, power: int = 3) -> FloatArray:
+    """What h = 1 would have repeated tokens add to a loss at p (..., M), as a share of the core C_j(N, D).
+
+        (N / U_i) (D / U_i) (p_i - U_i / D)^3        beyond one epoch, else 0
+
+    It is convex in p: other tokens regularise, so that eight epochs at a ratio of a quarter do no harm where four at a
+    ratio of one do; and a model of more parameters for each unique token is harmed sooner (trained best epochs of 24,
+    11.2, 6.4 and 4.8 at 30M, 124M, 345M and 757M parameters on one pool; arXiv 2606.07597). With `power` 0 the factor
+    of the cube alone.
+    """
+    finite = np.isfinite(u)
+    unique = np.maximum(np.where(finite, u, 1.0), TINY_SUPPLY)
+    beyond = np.maximum(p - unique, 0.0) ** power if power else 1.0
+    return np.where(finite, N / (D * unique**2) * beyond, 0.0)
 
 
 def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray | float) -> Effective:

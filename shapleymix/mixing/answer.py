@@ -202,7 +202,7 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
     optima = None if draws is None else solve_replicates(goal, draws, p)
     spread = np.full((2, len(p)), np.nan) if optima is None else _quantiles(optima, one.level)
     return Mixture(
-        **common_fields(one, *_told(one, proof)),
+        **common_fields(one, *_told(one, proof, spread)),
         p=p,
         p_low=np.minimum(spread[0], p),
         p_high=np.maximum(spread[1], p),
@@ -250,7 +250,7 @@ def _quantiles(values: FloatArray, level: float) -> FloatArray:
     return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
 
 
-def _told(one: Question, proof: Proof) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """At most three warnings, those first that change most of what a reader would do; and notices with the rest."""
     within, p, found = one.within, proof.p, []
     if np.isnan(proof.gap):
@@ -266,11 +266,19 @@ def _told(one: Question, proof: Proof) -> tuple[tuple[str, ...], tuple[str, ...]
         names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
         found.append(f"Kept at the smallest ratio of any run: {names}. The runs do not show whether less is enough.")
     epochs = epochs_of(p, one.supply.available, one.supply.D)
-    often = [f"{within.sources[i]} {epochs[i]:.3g} times" for i in np.flatnonzero(epochs > ONCE).tolist()]
+    low, high = spread * epochs / np.maximum(p, 1e-300)
+    often = [
+        f"{within.sources[i]} {epochs[i]:.3g} times" + (f" ({low[i]:.3g} .. {high[i]:.3g})" if low[i] > 0 else "")
+        for i in np.flatnonzero(epochs > ONCE).tolist()
+    ]
     if often and not one.knows_repetition:
         found.append(f"The law counts repeated tokens as fresh ones, but the mixture sees {listed(often)}.")
     found += list(one.surface.warnings(p[None]))
     notices = [*found[MOST_WARNINGS:], *one.notices]
+    if often and one.knows_repetition:
+        notices.append(
+            f"The optimum sees {listed(often)}; in brackets the {one.level:.0%} interval of the best epochs."
+        )
     if np.isnan(one.supply.available).all():
         notices.append("without a languages table (available tokens) there is no natural mixture to compare with")
     if one.surface.draws is None:

@@ -296,6 +296,10 @@ class Smooth(NamedTuple):
         gradient = _weigh(inner, first)
         diagonal = None if at.bend is None else _weigh(at.bend, first) * self.free
         level = _sum(np.abs(gradient) * inside)
+        if at.push is not None and at.bow is not None:  # where harm and worth cancel, the level is still that of both
+            push = _weigh(at.push, self.w) * self.free
+            gradient, level = gradient + push, level + _sum(push * inside)
+            diagonal = (0.0 if diagonal is None else diagonal) + _weigh(at.bow, self.w) * self.free
         if self.kl > 0:
             gradient = gradient + self.free * self.kl * (np.log(inside) + 1 - self.log_anchor)
             bend = self.free * self.kl / inside

@@ -54,7 +54,7 @@ def descended(goal: Goal, start: FloatArray) -> FloatArray:
     bounds = goal.within
     inside = np.clip(start, np.maximum(bounds.lower, LEAST), np.maximum(bounds.upper, LEAST))
     p = np.where(bounds.movable, inside, bounds.lower)
-    w, pull, idle, least, cuts = _first_weights(goal, p), 0.0, 0, np.inf, []
+    w, pull, idle, least, kept, cuts = _first_weights(goal, p), 0.0, 0, np.inf, p, []
     for _ in range(STEPS):
         inside = bounds.violation(p) <= 1e2 * FEASIBLE
         tried = (_model(goal, [p, *cuts], w, pull, part) for part in SHRINK[: 1 if inside else None])
@@ -70,9 +70,12 @@ def descended(goal: Goal, start: FloatArray) -> FloatArray:
         cuts = [*cuts, model.p][-KEPT:] if goal.worst and share < 1 else []
         p = p + share * step
         # A ratio that is nearly none needs a few more steps than the objective can tell.
-        idle, least = (idle + 1, least) if inside and not found < least - rounding else (0, found)
+        better = not inside or found < least - rounding
+        idle, least, kept = (0, found, p) if better else (idle + 1, least, kept)
         if idle == IDLE or (idle and np.all(np.abs(share * step) <= STILL * p)):
             break
+    if goal.total(p) > least * (1 + STILL):  # steps along a flat face end anywhere
+        p = kept
     return p if bounds.violation(p) <= FEASIBLE else start
 
 

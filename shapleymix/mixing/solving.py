@@ -163,6 +163,8 @@ def stacked(members: Sequence[Pieces]) -> Pieces:
         limitless = np.full(members[0].n_sources, np.inf)
         none = {"unique": limitless, "rate": np.zeros_like(limitless)}
         members = [member if member.unique is not None else replace(member, **none) for member in members]
+    if any(member.harm is not None for member in members):
+        members = [one if one.harm is not None else replace(one, harm=np.zeros_like(one.phi)) for one in members]
     first = members[0]
     if all(member is first for member in members) and not first.batch:
         return first

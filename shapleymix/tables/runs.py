@@ -160,16 +160,21 @@ class RunLog(Tabular, Shown):
         """(R,) integers, equal where two rows have the same mixture: what folds and replicates keep together.
 
         Mixtures are numbered by a hash of their ratios and budgets (equal ones by their losses), so that no name and no
-        order of rows, sources or targets changes what is drawn for which.
+        order of rows, sources or targets changes what is drawn for which. In a log of one mixture they are its runs.
         """
         rows: dict[Hashable, list[tuple[float, ...]]] = {}
-        for key, content in zip(self.mixture_keys, self.contents, strict=True):
+        for key, content in zip(self._together, self.contents, strict=True):
             rows.setdefault(key, []).append(content)
         known = {key: [sorted(key) if isinstance(key, tuple) else [], sorted(rows[key])] for key in rows}
         mark = {key: repr([ratios, [one[:2] for one in held]]) for key, (ratios, held) in known.items()}
         ranked = sorted(rows, key=lambda key: (hashlib.sha256(mark[key].encode()).digest(), known[key][1]))
         place = {key: number for number, key in enumerate(ranked)}
-        return np.array([place[key] for key in self.mixture_keys], dtype=np.int64)
+        return np.array([place[key] for key in self._together], dtype=np.int64)
+
+    @property
+    def _together(self) -> tuple[Hashable, ...]:
+        keys = self.mixture_keys
+        return keys if len(set(keys)) > 1 else self.runs
 
     def folds(self, count: int) -> IntArray:
         """(R,) folds 0 to count - 1 that keep each mixture together, and differ by at most one mixture.
@@ -183,7 +188,7 @@ class RunLog(Tabular, Shown):
         """
         if count < 2:
             raise UsageError(f"{count} folds are too few", hint="at least two folds are needed")
-        mixtures = len(set(self.mixture_keys))
+        mixtures = len(set(self._together))
         if mixtures < count:
             message = f"{count} folds need {count} different mixtures; the log has {mixtures}"
             raise DataError(message, location=Location(file=self.origin), hint="use fewer folds")

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from shapleymix.errors import DataError, Fault, Location, UsageError
-from shapleymix.records import FloatArray
+from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.mixtures import format_mixture, parse_mixture
+from shapleymix.tables.words import amounts, parse_size
 from shapleymix_irds import IRDS, Options
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.train import checkpoint, outputs
@@ -76,7 +77,14 @@ def _check(settings: Settings, corpus: Corpus, ratios: FloatArray, world: World)
 def repeated(settings: Settings, corpus: Corpus, ratios: FloatArray) -> np.ndarray:
     """Whether the run sees a language's training text more than once (M,)."""
     due = np.ceil(settings.steps * settings.batch * ratios - 1e-6)
-    return due > np.array([stream.windows for stream in corpus.train])
+    return due > pools(settings, corpus)
+
+
+def pools(settings: Settings, corpus: Corpus) -> IntArray:
+    """Sequences of each language's training text that a run draws on (M,): all, or as many as `unique_tokens` says."""
+    whole = np.array([stream.windows for stream in corpus.train], dtype=np.int64)
+    asked = amounts(np.full(len(whole), np.inf), settings.unique_tokens or None, corpus.languages, parse_size, "tokens")
+    return np.clip(np.where(np.isinf(asked), whole, asked // settings.seq), 1, whole).astype(np.int64)
 
 
 def make_optimiser(model: nn.Module, settings: Settings) -> torch.optim.AdamW:
@@ -98,7 +106,7 @@ class Run:
 
     def __init__(self, settings: Settings, corpus: Corpus, ratios: FloatArray, world: World) -> None:
         self.settings, self.corpus, self.ratios, self.world = settings, corpus, ratios, world
-        self.out = Path(settings.out)
+        self.out, self.pools = Path(settings.out), pools(settings, corpus)
         self.shape = settings.shape(corpus.tokenizer.vocabulary)
         self.decoder, self.model = build(settings, corpus.tokenizer.vocabulary, world)
         self.optimiser = make_optimiser(self.decoder, settings)
@@ -169,7 +177,7 @@ class Run:
                 self.evaluate(log=settings.eval_untrained)
             self.save()  # before the first step, so that a disk that cannot take it is known now
         self.metrics = outputs.Metrics(settings, self.step) if self.world.main else None
-        sampler = Sampler(self.ratios, self._windows, settings.seed, self.counts)
+        sampler = Sampler(self.ratios, self.pools, settings.seed, self.counts)
         feed = Feed(self.corpus.train, sampler, settings, self.world)
         try:
             with _heard() as asked_to_stop:
@@ -276,11 +284,6 @@ class Run:
 
     # -- position ------------------------------------------------------------------------------------------
 
-    @property
-    def _windows(self) -> np.ndarray:
-        """Sequences in each language's training text (M,)."""
-        return np.array([stream.windows for stream in self.corpus.train])
-
     def save(self) -> None:
         """Checkpoint the run as it stands, and write the rows that it has; every rank must call."""
         record = {
@@ -344,15 +347,15 @@ class Run:
     def _write_rows(self) -> None:
         """Write the rows that there are so far."""
         if self.world.main and self.rows:
-            again = repeated(self.settings, self.corpus, self.ratios).any()
-            unique = self._windows * float(self.settings.seq) if again else None
+            again = repeated(self.settings, self.corpus, self.ratios).any() or self.settings.unique_tokens
+            unique = (self.pools * self.settings.seq).astype(np.float64) if again else None
             outputs.write_rows(self.settings, self.rows, self.shape.non_embedding, self.ratios, unique)
 
     def _finish(self) -> None:
         """Write the results; doing it again gives the same files."""
         settings, faults = self.settings, []
         if self.world.main:
-            outputs.write_summary(settings, self.shape.non_embedding, self.corpus, self.counts)
+            outputs.write_summary(settings, self.shape.non_embedding, self.corpus, self.counts, self.pools)
         if self.tracker is not None:
             faults = self._write_matrices(self.tracker)
         if self.world.main and settings.export:

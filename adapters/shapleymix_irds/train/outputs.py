@@ -101,16 +101,16 @@ def write_rows(
     write_runs(log, Path(settings.out) / "runs.csv", force=True)
 
 
-def write_summary(settings: Settings, N: int, corpus: Corpus, counts: IntArray) -> None:
-    """Write settings, and the tokens and epochs of each language, of which `counts` (M,) sequences were trained on."""
+def write_summary(settings: Settings, N: int, corpus: Corpus, counts: IntArray, pools: IntArray) -> None:
+    """Write settings, and of each language its tokens and epochs: `counts` (M,) sequences of `pools` (M,) ones."""
     languages = {
         stream.language: {
             "tokens_trained": int(count) * settings.seq,
             "share": float(count / max(counts.sum(), 1)),
-            "epochs": float(count / stream.windows),
+            "epochs": float(count / pool),
             "tokens_train": stream.tokens,
         }
-        for stream, count in zip(corpus.train, counts, strict=True)
+        for stream, count, pool in zip(corpus.train, counts, pools, strict=True)
     }
     D = int(counts.sum()) * settings.seq
     document = {"run": settings.run, "N": N, "D": D, "settings": settings.results, "languages": languages}

@@ -117,6 +117,7 @@ class Settings:
     corpus: str = setting("toy", "Folder with a file or a folder for each language; or: toy.", result=False)
     languages: str = setting("", "Languages, such as en,de; all of the folder's if not given.")
     mixture: str = setting("uniform", "uniform, en=.7,de=.3 (shares of tokens), or a .json file of a mixture.")
+    unique_tokens: str = setting("", "Draw on so many training tokens of a language alone: en=1M,de=500k.")
     out: str = setting("run", "Folder for runs.csv, sv.csv, metrics and checkpoints.", result=False)
     force: bool = setting(False, "Start anew although --out holds a run or such files; overwrite them.", result=False)
     run: str = setting("", "Name of the run in the run log; a hash of settings and corpus if not given.", result=False)

@@ -2,7 +2,8 @@
 //
 // Pieces are those of shapleymix/laws/pieces.py: loss_j = floor_j + scale_j Theta_j^-gamma_j, or of exponential form
 // floor_j + scale_j exp(Theta_j), with Theta_j = base_j + sum_i phi_ij q_i^s_ij. Where tokens are repeated, q are
-// effective ratios (Muennighoff et al. 2023, eq. 5). M sources are rows i, K targets are columns j.
+// effective ratios (Muennighoff et al. 2023, eq. 5), and harm_ij (p_i - unique_i)^3 is added beyond one epoch. M sources
+// are rows i, K targets are columns j.
 "use strict";
 
 const NARROW = 1e-12;
@@ -30,8 +31,18 @@ function evaluate(law, p, w) {
   const K = law.floor.length,
     theta = law.base ? Float64Array.from(law.base) : new Float64Array(K);
   const inner = [],
-    bend = [];
+    bend = [],
+    harm = new Float64Array(K),
+    push = new Float64Array(p.length),
+    bow = new Float64Array(p.length);
   p.forEach((ratio, i) => {
+    const beyond = law.harm && law.unique[i] !== null ? Math.max(ratio - law.unique[i], 0) : 0;
+    for (let j = 0; beyond > 0 && j < K; j++) {
+      harm[j] += law.harm[i][j] * beyond ** 3;
+      if (!(w[j] > 0)) continue;
+      push[i] += 3 * w[j] * law.harm[i][j] * beyond ** 2;
+      bow[i] += 6 * w[j] * law.harm[i][j] * beyond;
+    }
     const [q, once, twice] = effective(ratio, law.unique ? law.unique[i] : null, law.rate ? law.rate[i] : 0);
     inner.push(new Float64Array(K));
     bend.push(new Float64Array(K));
@@ -53,7 +64,7 @@ function evaluate(law, p, w) {
   for (let j = 0; j < K; j++) {
     const gamma = law.gamma[j],
       rest = law.scale[j] * (power ? theta[j] ** -gamma : Math.exp(theta[j]));
-    losses[j] = law.floor[j] + rest;
+    losses[j] = law.floor[j] + rest + harm[j];
     if (!(w[j] > 0)) continue;
     first[j] = w[j] * (power ? (-gamma * rest) / theta[j] : rest);
     second[j] = w[j] * (power ? (gamma * (gamma + 1) * rest) / theta[j] ** 2 : rest);
@@ -66,8 +77,8 @@ function evaluate(law, p, w) {
     second,
     counted,
     objective: counted.reduce((total, j) => total + w[j] * losses[j], 0),
-    gradient: Float64Array.from(p, (_, i) => weigh(inner, i)),
-    diagonal: Float64Array.from(p, (_, i) => weigh(bend, i)),
+    gradient: Float64Array.from(p, (_, i) => weigh(inner, i) + push[i]),
+    diagonal: Float64Array.from(p, (_, i) => weigh(bend, i) + bow[i]),
   };
 }
 
