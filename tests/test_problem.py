@@ -64,7 +64,8 @@ def test_affine_constraints_of_ones_own_are_rows(seed):
 
 
 def test_other_convex_constraints_are_left_to_cvxpy():
-    found = mixture(constraints=[lambda p: cp.norm2(p) <= 0.52])
+    found = mixture(constraints=[lambda p: cp.norm2(p) <= 0.52], compare_to=["en=1"])
+    assert {one.name: one.within_bounds for one in found.baselines} == {"uniform": True, "en=1": False}
     assert np.linalg.norm(found.p) <= 0.52 + 1e-7
     assert found.relative_gap <= 1e-5
     with pytest.raises(SolveError):

@@ -25,6 +25,7 @@ from shapleymix.errors import InfeasibleError, OutsideError, UsageError, describ
 from shapleymix.files import Json
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.cone import violation
 from shapleymix.mixing.mixture import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, REGIME, SOME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
@@ -264,7 +265,7 @@ def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, .
     held = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
     if held.any():
         names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
-        found.append(f"Kept at the smallest ratio of any run: {names}. The runs do not show whether less is enough.")
+        found.append(f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough.")
     epochs = epochs_of(p, one.supply.available, one.supply.D)
     low, high = spread * epochs / np.maximum(p, 1e-300)
     often = [
@@ -293,7 +294,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     for name, q in named.items():
         known = _compared(one, name, q, one.gain(p, q))
         reason = "the law gives more than an untrained model's loss" if np.isnan(known["objective"]) else ""
-        within, penalty = one.within.violation(q) <= FEASIBLE, one.goal.penalty(q)
+        within, penalty = violation(one.goal, q) <= FEASIBLE, one.goal.penalty(q)
         found.append(Rival(**known, within_bounds=within, penalty=penalty, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 

@@ -67,6 +67,14 @@ def least_tangent(goal: Goal, p: FloatArray) -> float:
     return offset + unit * (float(np.asarray(program.value)) - 1e-9)
 
 
+def violation(goal: Goal, p: FloatArray) -> float:
+    """By how much a mixture (M,) is outside of all bounds, the user's constraints among them; 0 within."""
+    import cvxpy as cp
+
+    made = _written(goal.further, cp.Variable(len(p), value=p)) if goal.further else []
+    return max(goal.within.violation(p), *(float(np.max(one.violation())) for one in made), 0.0)
+
+
 def nearest(bounds: Polytope, ball: Ball) -> float:
     """The least distance of a mixture within the other bounds from the centre; infinite where there is none."""
     import cvxpy as cp

@@ -178,7 +178,8 @@ def _batch(goals: Sequence[Goal]) -> FloatArray:
     w, pieces = np.stack([goal.w for goal in goals]), stacked([goal.pieces for goal in goals])
     if pieces.lines is not None and len(goals) > 1:
         return np.stack([_batch([goal])[0] for goal in goals])
-    return minimise(pieces, w, lower, upper, kl=goals[0].kl, anchor=goals[0].anchor)
+    anchors = [goal.anchor for goal in goals if goal.anchor is not None]
+    return minimise(pieces, w, lower, upper, kl=goals[0].kl, anchor=np.stack(anchors) if anchors else None)
 
 
 def _apart(goal: Goal) -> tuple[Proof, str]:
