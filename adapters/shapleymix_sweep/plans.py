@@ -207,12 +207,10 @@ def _run_of(line: bytes, index: int) -> PlannedRun:
         budget = float(given["N"]), float(given["D"]), int(given["seed"])
         unique = {str(name): float(tokens) for name, tokens in given.get("unique", {}).items()}
         run = PlannedRun(str(given["name"]), mixture, *budget, tuple(map(str, given["command"])), unique)
-        said = given["id"], given["index"]
+        if (given["id"], given["index"]) != (run.id, index):
+            raise ValueError("edited or moved")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError("is no planned run", hint=hint) from error
-    if said != (run.id, index):
-        message = f"says id {said[0]!r} and index {said[1]!r}, its content and place have {run.id!r} and {index}"
-        raise DataError(message, hint=hint)
+        raise DataError("is no run as it was planned", hint=hint) from error
     return run
 
 
@@ -303,11 +301,10 @@ def _epochs_lacking(runs: Sequence[PlannedRun], unique: Pools) -> Iterator[str]:
         epochs = max(run.mixture[name] * run.D / pool for run in runs)
         room = BEST_HARM * pool**2 / (np.exp(HARM.center) * largest.N * largest.D)
         best = pool / largest.D + room ** (1 / 3)
-        if best < 1 and epochs < best * largest.D / pool:
-            yield (
-                f"no run sees {name} more than {epochs:.2g} times, and the best is expected at about "
-                f"{best * largest.D / pool:.2g}: add a mixture with more than {best:.2g} of it"
-            )
+        expected = best * largest.D / pool
+        if best < 1 and epochs < expected:
+            seen = f"no run sees {name} more than {epochs:.2g} times, and about {expected:.2g} is expected to be best"
+            yield f"{seen}: add a mixture with more than {best:.2g} of it"
 
 
 def _listed(given: Sequence[Size] | Size) -> Sequence[Size]:
