@@ -47,7 +47,7 @@ def test_no_random_mixture_within_the_bounds_is_better(keywords):
     found = question.solve()
     assert found.relative_gap <= 1e-8
     assert question.within.violation(found.p) <= 1e-9
-    if not question.goal.further:
+    if not question.goal.cone_constraints:
         assert found.objective + found.penalty <= min(least(question), second(question.goal, 1)) + 1e-8
     shown = question.goal.of(FIT.predict(found.p[None], 1e9, 1e11))[0]
     assert found.objective == pytest.approx(shown, rel=1e-12)

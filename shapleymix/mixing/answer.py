@@ -27,7 +27,7 @@ from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.cone import violation
 from shapleymix.mixing.mixture import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
-from shapleymix.mixing.polytope import FEASIBLE, GIVEN, REGIME, SOME, TOKENS
+from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
@@ -78,7 +78,7 @@ def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
     raise UsageError(f"what if: {text!r} is no change of a source's tokens", hint=did_you_mean(name, sources) or _HINT)
 
 
-def answered(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
+def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
     """The optimum under each change of tokens that is asked for, beside the answer without it.
 
     Raises
@@ -154,7 +154,7 @@ def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     """The bounds with a slope, each with its field of a `Polytope` and its place there."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
     caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
-    floors = np.where(bounds.movable & (bounds.lower > SOME), proof.floors, 0.0)
+    floors = np.where(bounds.movable & (bounds.lower > LEAST_NONZERO), proof.floors, 0.0)
     given = (GIVEN,) * len(bounds.rows)
     for side, field, slopes, names, origins in (
         ("cap", "upper", caps, bounds.sources, bounds.cap_origin),
@@ -175,7 +175,9 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
-    room = np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound - SOME
+    room = (
+        np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound - LEAST_NONZERO
+    )
     step = min(tokens / D if price.unit == "tokens" else STEP, room)
     values = getattr(bounds, field).copy()
     values[place] += step if price.side == "cap" else -step
@@ -225,7 +227,7 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
         penalty=goal.penalty(p),
         kl=goal.kl,
         anchor=goal.anchor,
-        what_if=answered(one, proof),
+        what_if=what_ifs_of(one, proof),
         **repetition_of(one, p),
     )
 

@@ -220,9 +220,9 @@ def _bounds(fit: Any, D: float, asked: Mapping[str, Any]) -> tuple[Polytope, Flo
     if asked["kl"] > 0:
         assert within.supply is not None
         anchor = mixture_of(asked["anchor"], within.sources, within.supply.available, D)
-        within = within.without(anchor == 0, "anchor")
+        within = within.held_at_zero(anchor == 0, "anchor")
     if ball is not None and ball.kind == "kl":
-        within = within.without(ball.center == 0, "centre")
+        within = within.held_at_zero(ball.center == 0, "centre")
     return within, anchor
 
 
@@ -252,14 +252,14 @@ def _above_the_edge(fit: Any, surface: Surface, within: Polytope, counted: BoolA
     """
     edge = _edges(fit, surface, counted)
     for place in np.flatnonzero(edge).tolist():
-        most = within.least(-np.eye(len(edge))[place])
+        most = within.minimise_linear(-np.eye(len(edge))[place])
         if most is None or most[0][place] <= FEASIBLE:
-            within = within.without(np.arange(len(edge)) == place, REGIME)
+            within = within.held_at_zero(np.arange(len(edge)) == place, REGIME)
             edge[place] = 0.0
-    share, wanted = 1.0, within.raised(edge, REGIME)
+    share, wanted = 1.0, within.with_floors(edge, REGIME)
     while share > LEAST_SHARE and wanted.explain() is not None:
         share /= 2
-        wanted = within.raised(share * edge, REGIME)
+        wanted = within.with_floors(share * edge, REGIME)
     raised = np.flatnonzero(wanted.lower > within.lower).tolist()
     if not raised or wanted.explain() is not None:
         return within, []
