@@ -22,5 +22,7 @@ def log_with(rows: int = 60, *, repeats: bool = True, noise: float = 1e-3, seed:
     unique = np.where((epochs > 0) & repeats, p * D / np.maximum(epochs, 1), np.nan)
     runs, blank = tuple(f"run-{row}" for row in range(rows)), np.ones((rows, 3))
     log = RunLog(runs, N * budget, D * budget, p, blank, given.sources, given.targets, unique=unique)
-    loss = Evidence(log, blank, budget > 0, (), unique).losses(law, SYMBOLS) * np.exp(noise * draws.normal(size=p.shape))
+    loss = Evidence(log, blank, budget > 0, (), unique).losses(law, SYMBOLS) * np.exp(
+        noise * draws.normal(size=p.shape)
+    )
     return RunLog(runs, log.N, log.D, p, loss, log.sources, log.targets, unique=unique if repeats else None)

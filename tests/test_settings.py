@@ -8,8 +8,7 @@ from dataclasses import fields
 import pytest
 
 from shapleymix.fitting.comparison import compare
-from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit, fit
 from shapleymix.fitting.settings import LEVEL, SEED, Settings
 
 KNOWN = {field.name: field.default for field in fields(Settings)} | {"seed": SEED, "level": LEVEL}

@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harms
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
+from shapleymix.fitting.repetition import drawn_centers, worn
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.shared import drawn_centers, worn
 from shapleymix.fitting.unknowns import (
     NOISE,
     Believed,
@@ -32,9 +32,8 @@ from shapleymix.fitting.unknowns import (
     starting_points,
 )
 from shapleymix.laws import Inputs, Law
-from shapleymix.laws.base import Observations
+from shapleymix.laws.base import Observations, Role
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.symbols import Role
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 
@@ -50,7 +49,7 @@ NEARBY = 0.02  # damping of the first step from a solution of nearly the same pr
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
 REPLICATE_ROUNDS = 2  # of finding h and R*
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-9
-Progress = Callable[[int, int], None]
+Stage = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -117,9 +116,7 @@ class Problem:
         alike = evidence.usual[None]
         return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold, alike)
 
-    def estimate(
-        self, shares: FloatArray, progress: Progress | None = None, known: FloatArray | None = None
-    ) -> Estimate:
+    def estimate(self, shares: FloatArray, progress: Stage | None = None, known: FloatArray | None = None) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
         start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
         if known is not None:
@@ -136,7 +133,7 @@ class Problem:
         found = there._search(shares, x[:, None], replace(stop, damping=NEARBY))
         return there._estimate(found, np.arange(V * K).reshape(V, K), shares)
 
-    def resample(self, shares: FloatArray, x: FloatArray, seed: int, progress: Progress | None = None) -> Estimate:
+    def resample(self, shares: FloatArray, x: FloatArray, seed: int, progress: Stage | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
 
         What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
@@ -212,7 +209,7 @@ class Problem:
         shares: FloatArray,
         start: FloatArray,
         stop: _Stop,
-        progress: Progress | None = None,
+        progress: Stage | None = None,
         draws: FloatArray | None = None,
     ) -> Solution:
         """Every start (V, S, K, P) followed, chunk by chunk.

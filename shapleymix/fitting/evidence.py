@@ -18,10 +18,9 @@ import numpy as np
 
 from shapleymix.errors import DataError, Location
 from shapleymix.fitting.settings import ALL, FINAL, Settings
-from shapleymix.fitting.shared import believed
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
-from shapleymix.laws.core import Chinchilla, CoreLaw
+from shapleymix.laws.core import HARM, WORTH, Chinchilla, CoreLaw
 from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
@@ -146,6 +145,17 @@ OFTEN, TELLING = 1.5, 3
 """Epochs of some source, and how many runs with so many, that tell what repetition costs."""
 HARM_ERROR = 0.3
 """By what share of it the harm of a run departs from its form: so much less it tells, and so much less h is known."""
+
+ALIKE = 0.5
+"""Share of what is believed of log R* that all sources of a log have in common."""
+
+
+def believed(sources: int) -> tuple[FloatArray, FloatArray]:
+    """Centre (H,) and covariance (H, H) of the shared symbols before any run."""
+    covariance = np.zeros((1 + sources, 1 + sources))
+    covariance[0, 0] = HARM.spread**2
+    covariance[1:, 1:] = WORTH.spread**2 * (ALIKE + (1 - ALIKE) * np.eye(sources))
+    return np.append(HARM.center, np.full(sources, WORTH.center)), covariance
 
 
 @dataclass(frozen=True)

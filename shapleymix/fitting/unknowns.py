@@ -33,9 +33,8 @@ import numpy as np
 from shapleymix.fitting.evidence import levels
 from shapleymix.fitting.least_squares import Prior
 from shapleymix.laws import Inputs, Law, Observations, Parameter
-from shapleymix.laws.base import ABSURD
+from shapleymix.laws.base import ABSURD, Budget, Knobs
 from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
-from shapleymix.laws.symbols import Budget, Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog

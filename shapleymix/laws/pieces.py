@@ -22,17 +22,11 @@ import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.lines import Lines
-from shapleymix.laws.symbols import Belief
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from cvxpy import Constraint, Expression
 
-WORTH = Belief(np.log(40.0), 0.8)
-"""Of the logarithm of R*, the epochs beyond which a repeated token is worth little. Muennighoff et al. 2023 give 15.4
-with harm left out; with it, repeats are worth more and harm more."""
-HARM = Belief(-5.0, 1.5)
-"""Of the logarithm of h: five public logs and ours give -7.3 to -3.7; strong weight decay lowers it."""
 Form = Literal["power", "exponential"]
 Rows = int | IntArray | BoolArray
 """A place, places, or a mask."""

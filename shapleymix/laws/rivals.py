@@ -23,8 +23,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from shapleymix.errors import FitError, UsageError
-from shapleymix.laws.base import Inputs, Law, Observations, require_ratios
-from shapleymix.laws.symbols import Parameter
+from shapleymix.laws.base import Inputs, Law, Observations, Parameter, require_ratios
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 RATES = (1.0, 3.0, 10.0, 30.0)
