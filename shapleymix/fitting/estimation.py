@@ -6,7 +6,6 @@ starts, P unknowns.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,7 +26,6 @@ from shapleymix.fitting.unknowns import (
     Packing,
     completed,
     filled,
-    lowest,
     of_sources,
     starting_points,
 )
@@ -57,7 +55,6 @@ class Estimate:
     """A fitted law with leading axis V, in plain units; objective and status (V, K); at-bound mask (V, K, P)."""
 
     law: Law
-    packing: Packing
     x: FloatArray  # (V, K, P) in the units of the search
     cost: FloatArray
     status: IntArray
@@ -107,7 +104,7 @@ class Problem:
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
         defined = packing.defined(givens, observed)
-        observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
+        observed = replace(observed, weight=np.where(defined, observed.weight, 0.0))
         _require_weight(law, inputs.targets, observed)
         noise = np.full(len(inputs.targets), NOISE)
         usual = {name: values[0] for name, values in law.knobs.items()}
@@ -194,7 +191,7 @@ class Problem:
         return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)
 
     def _starts(self, share: FloatArray) -> FloatArray:
-        seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
+        seen = replace(self.observed, weight=self.observed.weight * share[:, None])
         return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
 
     def _promising(self, shares: FloatArray, start: FloatArray, count: int, tolerance: float) -> FloatArray:
@@ -202,7 +199,8 @@ class Problem:
         if start.shape[1] <= count:
             return start
         trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
-        return lowest(trial.x.reshape(start.shape), trial.cost.reshape(start.shape[:3]), count)
+        order = np.argsort(trial.cost.reshape(start.shape[:3]), axis=1, kind="stable")[:, :count]
+        return np.take_along_axis(trial.x.reshape(start.shape), order[..., None], axis=1)
 
     def _search(
         self,
@@ -235,8 +233,8 @@ class Problem:
                     self.objective(
                         target[rows],
                         shares[replicate[rows]],
-                        None if moved is None else moved[rows],
                         self.repeated[replicate[rows] if len(self.repeated) > 1 else [0]],
+                        None if moved is None else moved[rows],
                     ),
                     stop,
                 ),
@@ -253,14 +251,13 @@ class Problem:
         return _settled(objective, found) if stop.settle else found
 
     def objective(
-        self, target: IntArray, shares: FloatArray, draws: FloatArray | None = None, at: FloatArray | None = None
+        self, target: IntArray, shares: FloatArray, at: FloatArray, draws: FloatArray | None = None
     ) -> Objective:
         """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R).
 
         `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 1 + M), or (1, 1 + M) for all,
         are log h and log R*.
         """
-        at = self.repeated if at is None else at
         weight = self.observed.weight.T[target] * shares * self._trust(target, at)
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
         low, high = self.packing.bounds()
@@ -358,7 +355,7 @@ class Problem:
         x = filled(self.packing, solution.x[rows], self._seen(shares))
         law, cost = self.law_at(x), solution.cost[rows]
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
-        return Estimate(law, self.packing, x, cost, solution.status[rows], solution.at_bound[rows], repeated)
+        return Estimate(law, x, cost, solution.status[rows], solution.at_bound[rows], repeated)
 
     def _seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""

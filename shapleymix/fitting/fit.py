@@ -18,7 +18,7 @@ from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by,
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
-from shapleymix.fitting.regimes import Absent, Parted, errors_of, fitted_apart, parted
+from shapleymix.fitting.regimes import Absent, Parted, errors_of, fitted_apart, noise_of, parted
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.status import Coverage, Place, TargetStatus
@@ -285,19 +285,14 @@ class Fit(Tabular, Record):
                 "intervals include the scatter of held-out runs but not the uncertainty of the law: far from the runs "
                 "they are too narrow (no bootstrap replicates)",
             )
-        mute = (
-            self.targets
-            if self.noise is None
-            else [name for name, scale in zip(self.targets, self.noise.scale.tolist(), strict=True) if scale == 0]
-        )
+        scale = np.zeros(len(self.targets)) if self.noise is None else self.noise.scale
+        mute = [name for name, one in zip(self.targets, scale.tolist(), strict=True) if one == 0]
+        if not mute:
+            return ()
         which = "" if len(mute) == len(self.targets) else f" of {short(mute)}"
         return (
-            (
-                f"intervals{which} include the uncertainty of the law, but not the scatter of a new run, so fewer new "
-                "losses lie inside than they state (no held-out residuals)",
-            )
-            if mute
-            else ()
+            f"intervals{which} include the uncertainty of the law, but not the scatter of a new run, so fewer new "
+            "losses lie inside than they state (no held-out residuals)",
         )
 
     def place(self, p: FloatArray, N: FloatArray, D: FloatArray) -> Place:
@@ -578,13 +573,14 @@ def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> F
         If the runs are too few for the law.
     """
     study, point, absent = fitted_apart(parts, law, progress)
-    log, inputs, errors = study.log, study.inputs, errors_of(study, point)
+    log, inputs, (fitted_scores, held_out, odd) = study.log, study.inputs, errors_of(study, point)
     found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
         status=point.status, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
-        fitted_scores=errors.fitted, held_out=errors.held_out,
+        fitted_scores=fitted_scores, held_out=held_out,
         selection=None, rows=int(point.used.any(axis=1).sum()),
-        notices=(*log.notices, *study.evidence.notices, *point.notes, *errors.odd),
-        provenance=study.provenance(law), knobs=dict(point.knobs), noise=errors.noise,
+        notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
+        provenance=study.provenance(law), knobs=dict(point.knobs),
+        noise=noise_of(study, point, study.evidence.counted),
     )  # fmt: skip
     return replace(found, notices=(*found.notices, *found.lacks()))

@@ -24,13 +24,14 @@ from shapleymix.fitting.evidence import (
     TRACE,
     Evidence,
     bootstrap_shares,
+    chosen,
     levels_of,
     own_source,
     own_tokens,
     questions_of_fit,
     without,
 )
-from shapleymix.fitting.held_out import Scores, candidate, learned_by, require_losses, score, surely
+from shapleymix.fitting.held_out import Scores, candidate, learned_by, mean_of, require_losses, score, surely
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.status import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
@@ -94,11 +95,8 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
     point = estimate.law.mapped(lambda known, value: value[0])
-    repetition, notes = (
-        Repetition.of(evidence, law, study.seed, estimate.repeated[0], drawn_symbols),
-        _thin(law, evidence),
-    )
-    return Fitted(point, replicates, standing, held, notes, coverage, used, repetition, losses, knobs)
+    repetition = Repetition.of(evidence, law, study.seed, estimate.repeated[0], drawn_symbols)
+    return Fitted(point, replicates, standing, held, _thin(law, evidence), coverage, used, repetition, losses, knobs)
 
 
 def _stage(progress: Progress | None, name: str) -> Stage | None:
@@ -115,53 +113,28 @@ def _thin(law: type[Law], evidence: Evidence) -> tuple[str, ...]:
     return (f"{mixtures} mixtures for {sources} sources: to learn transfer takes {3 * sources}, better {5 * sources}",)
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Scores on fitted and on held-out losses, how held-out ones scatter, and what is to be said of either.
-
-    `odd` are single losses that should be questioned.
-    """
-
-    fitted: Scores
-    held_out: Scores | None
-    noise: Noise | None
-    odd: tuple[str, ...]
-
-
 def fitted_to(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
     """A law fitted to a study, with its held-out predictions where there can be any."""
-    point = point_of(study, law, progress)
+    point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
     if point.held_out is not None and study.settings.folds:
         return point  # what choosing beliefs predicted of held-out rows
     losses, notes = held_out_losses(study, law)
     return replace(point, held_out=losses, notes=(*notes, *point.notes))
 
 
-def point_of(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
-    """A law fitted to a study, parametric or a black box."""
-    return learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
-
-
-def errors_of(study: Study, point: Fitted) -> Errors:
-    """The errors of a fitted law on the rows of its study.
+def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, tuple[str, ...]]:
+    """Scores of a fitted law on fitted and on held-out losses of its study, and single losses to be questioned.
 
     Raises
     ------
     FitError
         If the law gives no loss where one was measured.
     """
-    law, losses = type(point.law), point.held_out
-    log, targets = study.log, study.inputs.targets
-    fitted = losses_of(study, point)
-    require_losses(law.name, fitted, point.used, log)
-    counted = study.evidence.counted
-    seen = np.where(counted, log.loss, np.nan)
-    return Errors(
-        fitted=score(targets, seen, fitted),
-        held_out=None if losses is None else score(targets, seen, losses),
-        noise=noise_of(study, point, counted),
-        odd=tuple(questions_of_fit(log, np.log(log.loss / fitted), point.used)),
-    )
+    log, targets, losses, fitted = study.log, study.inputs.targets, point.held_out, losses_of(study, point)
+    require_losses(point.law.name, fitted, point.used, log)
+    seen = np.where(study.evidence.counted, log.loss, np.nan)
+    held_out = None if losses is None else score(targets, seen, losses)
+    return score(targets, seen, fitted), held_out, questions_of_fit(log, np.log(log.loss / fitted), point.used)
 
 
 def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:
@@ -301,7 +274,7 @@ def parted(study: Study) -> Parted:
         whole, others = _errors(study), _errors(alone)
     except FitError:  # too few runs
         return one
-    there, before = _mean(whole, rows), _mean(whole, with_own)
+    there, before = mean_of(whole[rows]), mean_of(whole[with_own])
     gained = _surely(np.where(with_own, whole - others, np.nan), study.log.groups)
     if not (gained > 0 or (gained == 0 and there > APART * before)):
         return one
@@ -319,7 +292,7 @@ def parted_by(study: Study, rows: BoolArray) -> Parted:
     Of the other rows, which judge, no loss has a say in it: theirs are apart where their mixture has none of the
     target's own language and the rows that are fitted show that for another regime.
     """
-    parts = parted(study.only(rows))
+    parts = parted(replace(study, evidence=chosen(study.evidence, rows)))
     lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
     if not lacking.any():
         return Parted(study, study, lacking)
@@ -368,11 +341,6 @@ def _errors(study: Study) -> FloatArray:
     x = problem.begun((~masks).astype(np.float64))
     predicted, seen = held_out(problem.predicted(x), masks.argmax(axis=0)), problem.observed
     return np.where(study.evidence.counted, np.abs(predicted - seen.log_loss), np.nan)
-
-
-def _mean(errors: FloatArray, of: BoolArray) -> float:
-    known = of & ~np.isnan(errors)
-    return float(errors[known].mean()) if known.any() else float("nan")
 
 
 def _surely(gains: FloatArray, groups: IntArray) -> int:

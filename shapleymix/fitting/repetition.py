@@ -93,7 +93,7 @@ def _told_by(
     problem: Problem, x: FloatArray, target: IntArray, shares: FloatArray, at: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The same (Q, H, H) and (Q, H) of each problem, from the Jacobians of both kinds of symbols."""
-    number, objective = np.arange(len(x)), problem.objective(target, shares, at=at)
+    number, objective = np.arange(len(x)), problem.objective(target, shares, at)
     residual, jacobian = objective.residuals(x, number)
     shared = np.zeros((*residual.shape, at.shape[1]))
     for place in np.flatnonzero(np.append(True, (problem.evidence.log.p > problem.evidence.shares).any(axis=0))):

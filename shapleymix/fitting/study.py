@@ -26,7 +26,6 @@ from shapleymix.fitting.evidence import (
     Evidence,
     Logs,
     Table,
-    chosen,
     fold_masks,
     gather,
     inputs_of,
@@ -289,10 +288,6 @@ class Study:
     def log(self) -> RunLog:
         """The rows that may be fitted."""
         return self.evidence.log
-
-    def only(self, rows: BoolArray) -> Study:
-        """The study of some of its rows (R,) alone."""
-        return replace(self, evidence=chosen(self.evidence, rows))
 
     @property
     def mixtures(self) -> int:

@@ -360,11 +360,6 @@ class Law(Record):
         return tuple(parameter for parameter in cls.parameters() if parameter.fitted)
 
     @classmethod
-    def of_role(cls, role: Role) -> tuple[str, ...]:
-        """Names of the symbols with a role."""
-        return tuple(known.name for known in cls.parameters() if known.role == role)
-
-    @classmethod
     def of_budget(cls, budget: Budget) -> tuple[str, ...]:
         """Names of the symbols that cannot be fitted without variation in N, or in D."""
         return tuple(known.name for known in cls.fitted() if known.budget == budget)

@@ -56,14 +56,6 @@ class Slopes(NamedTuple):
     bow: FloatArray | None = None
 
 
-class Effective(NamedTuple):
-    """Effective ratios q, and their first and second derivative in p."""
-
-    q: FloatArray
-    slope: FloatArray
-    bend: FloatArray
-
-
 @dataclass(frozen=True)
 class Pieces:
     """One law at its budgets, as convex functions of the mixture.
@@ -444,12 +436,14 @@ def harmful(p: FloatArray, u: FloatArray, N: FloatArray | float, D: FloatArray |
     return np.where(finite, N / (D * unique**2) * beyond, 0.0)
 
 
-def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray | float) -> Effective:
-    """Effective ratios with their derivatives in p; the second one jumps where the first token is repeated."""
+def effective_slopes(
+    p: FloatArray, u: FloatArray, rate: FloatArray | float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Effective ratios, and their first and second derivative in p; this jumps where the first token is repeated."""
     again, unique = _again(p, u)
     slope = np.exp(-rate * again)
     bend = np.where(again > 0, -rate * slope / unique, 0.0)
-    return Effective(np.minimum(p, u) + unique * _worth(again, rate), slope, bend)
+    return np.minimum(p, u) + unique * _worth(again, rate), slope, bend
 
 
 def _again(p: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray]:
