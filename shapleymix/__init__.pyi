@@ -9,10 +9,10 @@ from shapleymix.errors import StoreError as StoreError
 from shapleymix.errors import UsageError as UsageError
 from shapleymix.fitting.comparison import Comparison as Comparison
 from shapleymix.fitting.comparison import compare as compare
+from shapleymix.fitting.fit import Evaluation as Evaluation
+from shapleymix.fitting.fit import Fit as Fit
+from shapleymix.fitting.fit import evaluate as evaluate
 from shapleymix.fitting.fit import fit as fit
-from shapleymix.fitting.fits import Evaluation as Evaluation
-from shapleymix.fitting.fits import Fit as Fit
-from shapleymix.fitting.fits import evaluate as evaluate
 from shapleymix.fitting.learning_curve import LearningCurve as LearningCurve
 from shapleymix.fitting.learning_curve import learning_curve as learning_curve
 from shapleymix.fitting.likeness import like as like
@@ -25,9 +25,9 @@ from shapleymix.game.sampled import sampled_shapley as sampled_shapley
 from shapleymix.laws import LAWS as LAWS
 from shapleymix.laws.base import Inputs as Inputs
 from shapleymix.laws.base import Law as Law
+from shapleymix.laws.base import fitted as fitted
+from shapleymix.laws.base import given as given
 from shapleymix.laws.pieces import Pieces as Pieces
-from shapleymix.laws.symbols import fitted as fitted
-from shapleymix.laws.symbols import given as given
 from shapleymix.mixing.bounds import Group as Group
 from shapleymix.mixing.frontier import Frontier as Frontier
 from shapleymix.mixing.mixture import Candidates as Candidates

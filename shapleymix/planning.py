@@ -25,7 +25,7 @@ from shapleymix.display import Tabular, cut, short
 from shapleymix.errors import UsageError, caution, described
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit
 from shapleymix.mixing.bounds import polytope_of
 from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.problem import Size, problem

@@ -13,8 +13,7 @@ from simulated import FAST, log_of
 
 from shapleymix.errors import DataError, OutsideError, UsageError
 from shapleymix.fitting.evidence import gather
-from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit, fit
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.status import BUDGET_SLACK, RATIO_SLACK, Coverage, Place, coverage_of
 from shapleymix.game.coalitions import shapley_values

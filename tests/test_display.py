@@ -17,8 +17,7 @@ from simulated import log_of
 import shapleymix as sm
 from shapleymix.display import Shown, same
 from shapleymix.fitting.comparison import compare
-from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import Fit, evaluate
+from shapleymix.fitting.fit import Fit, evaluate, fit
 from shapleymix.game import Estimate, sampled_shapley, shapley_values
 from shapleymix.laws import Law
 from shapleymix.mixing.problem import compare_mixtures, frontier, optimize

@@ -12,10 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from simulated import SIZES, TOKENS, inputs, log_of, mixtures, simulate, true_law
 
-from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit, fit
 from shapleymix.laws import LAWS, Inputs, Law
-from shapleymix.laws.symbols import Parameter
+from shapleymix.laws.base import Parameter
 from shapleymix.records import FloatArray
 
 EVERY = pytest.mark.parametrize("name", LAWS)

@@ -102,14 +102,13 @@ def test_observations_are_relative_to_the_geometric_mean_and_weighted():
     loss = log.loss.copy()
     loss[2, 1] = np.nan
     found = gather(with_loss(log, loss), Settings())
-    share = np.linspace(0, 1, 18)
-    seen = found.observations(LAWS["shapley"], given, share)
+    seen = found.observations(LAWS["shapley"], given)
     np.testing.assert_allclose(np.log(seen.N).mean(), 0.0, atol=1e-12)
     np.testing.assert_allclose(np.log(seen.D).mean(), 0.0, atol=1e-12)
-    np.testing.assert_allclose(seen.N * found.N0, log.N, rtol=1e-12)
+    np.testing.assert_allclose(seen.N * found.units(LAWS["shapley"])[0], log.N, rtol=1e-12)
     assert seen.weight[2, 1] == 0
     assert np.isfinite(seen.log_loss).all()
-    np.testing.assert_allclose(seen.weight[:, 0], share)
+    np.testing.assert_array_equal(seen.weight[:, 0], 1.0)
     np.testing.assert_allclose(seen.log_loss[0], np.log(loss[0]))
 
 

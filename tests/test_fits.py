@@ -11,8 +11,7 @@ import pytest
 from simulated import FAST, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit, fit
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog, write_runs
 

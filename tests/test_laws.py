@@ -11,10 +11,17 @@ from simulated import NAMES, inputs, languages, log_of, mixtures, true_law, with
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.fitting.fit import fit
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law, Observations
-from shapleymix.laws.classical import Exponential, mixture_slopes
+from shapleymix.laws.base import Parameter
+from shapleymix.laws.classical import (
+    Exponential,
+    FamilyMean,
+    Shapley,
+    ShapleyConcave,
+    ShapleyTempered,
+    mixture_slopes,
+    same_family,
+)
 from shapleymix.laws.learned_base import LearnedBase
-from shapleymix.laws.shapley import FamilyMean, Shapley, ShapleyConcave, ShapleyTempered, same_family
-from shapleymix.laws.symbols import Parameter
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 

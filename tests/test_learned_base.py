@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shapleymix as sm
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
 

@@ -52,7 +52,7 @@ def test_effective_ratios_are_concave_with_slopes_of_their_own(rate: float):
     assert (np.diff(q, 2, axis=0) <= 1e-15).all()
     assert ((slope >= 0) & (slope <= 1) & (bend <= 0)).all()
     up, down = effective(P + h, UNIQUE, rate), effective(P - h, UNIQUE, rate)
-    np.testing.assert_allclose(effective_slopes(P, UNIQUE, rate).slope, (up - down) / (2 * h), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(effective_slopes(P, UNIQUE, rate)[1], (up - down) / (2 * h), rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,8 +11,7 @@ from scipy.stats import binom
 from simulated import inputs, log_of, mixtures, simulate, true_law
 
 from shapleymix.errors import DataError, UsageError
-from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import Fit, evaluate
+from shapleymix.fitting.fit import Fit, evaluate, fit
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from simulated import FAST, log_of, same_rows, with_loss
 
 from shapleymix.errors import DataError
 from shapleymix.fitting.evidence import finished, gather, questions_of_log
-from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import evaluate
+from shapleymix.fitting.fit import evaluate, fit
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
 from shapleymix.records import FloatArray

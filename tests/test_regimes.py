@@ -11,7 +11,7 @@ import pytest
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting.evidence import own_tokens
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.regimes import parted
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of

@@ -16,7 +16,8 @@ from shapleymix.errors import UsageError
 from shapleymix.fitting.evidence import harmed_by
 from shapleymix.fitting.surface import Regime
 from shapleymix.laws import LAWS
-from shapleymix.laws.pieces import HARM, WORTH, effective, harmful
+from shapleymix.laws.core import HARM, WORTH
+from shapleymix.laws.pieces import effective, harmful
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.solving import solve
 from shapleymix.tables.languages import Languages

@@ -61,7 +61,7 @@ def test_linear_symbols_are_exact_where_the_grid_holds_the_exponents():
     problem = Problem.of(LAWS["shapley"], gather(log, Settings()), problem.inputs, Settings())
     estimate = starting_points(problem.packing, problem.observed, problem.inputs, problem.givens, 1)[0]
     found = problem.packing.unpack(estimate, {"nsv": problem.givens["nsv"].T[..., None]})
-    plain = found.rescaled(problem.evidence.N0, problem.evidence.D0)
+    plain = found.rescaled(*problem.evidence.units(LAWS["shapley"]))
     for name in ("E", "A", "B", "gamma"):
         np.testing.assert_allclose(getattr(plain, name)[:, 0], getattr(exact, name), rtol=1e-4, err_msg=name)
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from simulated import mixtures
 
-from shapleymix.fitting.fit import fit
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit, fit
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.surface import Surface, as_surface, gain_between
 from shapleymix.laws.lines import CODES, Lines

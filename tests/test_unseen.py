@@ -10,7 +10,7 @@ import pytest
 from simulated import FAST, inputs, mixtures, simulate, true_law, with_loss
 
 import shapleymix as sm
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.unknowns import BEYOND, SPAN, WIDER, Packing, drawn, filled
 from shapleymix.laws import LAWS
 from shapleymix.records import FloatArray

@@ -32,7 +32,7 @@ import numpy as np
 import shapleymix as sm
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
 from shapleymix.files import atomic_write
-from shapleymix.laws.pieces import HARM
+from shapleymix.laws.core import HARM
 from shapleymix.tables.sheets import bytes_of
 from shapleymix.tables.words import Amounts, amounts, parse_size
 from shapleymix_sweep.mixtures import Mixtures

@@ -6,7 +6,6 @@ starts, P unknowns.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,8 +17,8 @@ from threadpoolctl import threadpool_limits
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harms
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
+from shapleymix.fitting.repetition import drawn_centers, worn
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.shared import drawn_centers, worn
 from shapleymix.fitting.unknowns import (
     NOISE,
     Believed,
@@ -27,14 +26,12 @@ from shapleymix.fitting.unknowns import (
     Packing,
     completed,
     filled,
-    lowest,
     of_sources,
     starting_points,
 )
 from shapleymix.laws import Inputs, Law
-from shapleymix.laws.base import Observations
+from shapleymix.laws.base import Observations, Role
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.symbols import Role
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 
@@ -50,7 +47,7 @@ NEARBY = 0.02  # damping of the first step from a solution of nearly the same pr
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
 REPLICATE_ROUNDS = 2  # of finding h and R*
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-9
-Progress = Callable[[int, int], None]
+Stage = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,6 @@ class Estimate:
     """A fitted law with leading axis V, in plain units; objective and status (V, K); at-bound mask (V, K, P)."""
 
     law: Law
-    packing: Packing
     x: FloatArray  # (V, K, P) in the units of the search
     cost: FloatArray
     status: IntArray
@@ -108,7 +104,7 @@ class Problem:
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
         defined = packing.defined(givens, observed)
-        observed = dataclasses.replace(observed, weight=np.where(defined, observed.weight, 0.0))
+        observed = replace(observed, weight=np.where(defined, observed.weight, 0.0))
         _require_weight(law, inputs.targets, observed)
         noise = np.full(len(inputs.targets), NOISE)
         usual = {name: values[0] for name, values in law.knobs.items()}
@@ -117,9 +113,7 @@ class Problem:
         alike = evidence.usual[None]
         return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold, alike)
 
-    def estimate(
-        self, shares: FloatArray, progress: Progress | None = None, known: FloatArray | None = None
-    ) -> Estimate:
+    def estimate(self, shares: FloatArray, progress: Stage | None = None, known: FloatArray | None = None) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
         start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
         if known is not None:
@@ -136,7 +130,7 @@ class Problem:
         found = there._search(shares, x[:, None], replace(stop, damping=NEARBY))
         return there._estimate(found, np.arange(V * K).reshape(V, K), shares)
 
-    def resample(self, shares: FloatArray, x: FloatArray, seed: int, progress: Progress | None = None) -> Estimate:
+    def resample(self, shares: FloatArray, x: FloatArray, seed: int, progress: Stage | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
 
         What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
@@ -197,7 +191,7 @@ class Problem:
         return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)
 
     def _starts(self, share: FloatArray) -> FloatArray:
-        seen = Observations(**{**vars(self.observed), "weight": self.observed.weight * share[:, None]})
+        seen = replace(self.observed, weight=self.observed.weight * share[:, None])
         return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
 
     def _promising(self, shares: FloatArray, start: FloatArray, count: int, tolerance: float) -> FloatArray:
@@ -205,14 +199,15 @@ class Problem:
         if start.shape[1] <= count:
             return start
         trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
-        return lowest(trial.x.reshape(start.shape), trial.cost.reshape(start.shape[:3]), count)
+        order = np.argsort(trial.cost.reshape(start.shape[:3]), axis=1, kind="stable")[:, :count]
+        return np.take_along_axis(trial.x.reshape(start.shape), order[..., None], axis=1)
 
     def _search(
         self,
         shares: FloatArray,
         start: FloatArray,
         stop: _Stop,
-        progress: Progress | None = None,
+        progress: Stage | None = None,
         draws: FloatArray | None = None,
     ) -> Solution:
         """Every start (V, S, K, P) followed, chunk by chunk.
@@ -238,8 +233,8 @@ class Problem:
                     self.objective(
                         target[rows],
                         shares[replicate[rows]],
-                        None if moved is None else moved[rows],
                         self.repeated[replicate[rows] if len(self.repeated) > 1 else [0]],
+                        None if moved is None else moved[rows],
                     ),
                     stop,
                 ),
@@ -256,14 +251,13 @@ class Problem:
         return _settled(objective, found) if stop.settle else found
 
     def objective(
-        self, target: IntArray, shares: FloatArray, draws: FloatArray | None = None, at: FloatArray | None = None
+        self, target: IntArray, shares: FloatArray, at: FloatArray, draws: FloatArray | None = None
     ) -> Objective:
         """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R).
 
         `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 1 + M), or (1, 1 + M) for all,
         are log h and log R*.
         """
-        at = self.repeated if at is None else at
         weight = self.observed.weight.T[target] * shares * self._trust(target, at)
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
         low, high = self.packing.bounds()
@@ -361,7 +355,7 @@ class Problem:
         x = filled(self.packing, solution.x[rows], self._seen(shares))
         law, cost = self.law_at(x), solution.cost[rows]
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
-        return Estimate(law, self.packing, x, cost, solution.status[rows], solution.at_bound[rows], repeated)
+        return Estimate(law, x, cost, solution.status[rows], solution.at_bound[rows], repeated)
 
     def _seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""

@@ -10,7 +10,7 @@ Legend: R rows, K targets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,10 +18,9 @@ import numpy as np
 
 from shapleymix.errors import DataError, Location
 from shapleymix.fitting.settings import ALL, FINAL, Settings
-from shapleymix.fitting.shared import believed
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
-from shapleymix.laws.core import Chinchilla, CoreLaw
+from shapleymix.laws.core import HARM, WORTH, Chinchilla, CoreLaw
 from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
@@ -89,48 +88,42 @@ LISTED = 3
 
 def questions_of_log(log: RunLog, used: BoolArray) -> tuple[str, ...]:
     """What is odd about the rows themselves; `used` (R, K) says which losses a fit takes."""
-    return tuple(_units_of_losses(log, used))
+    high = {name: log.loss[use, j].max() for j, (name, use) in enumerate(zip(log.targets, used.T, strict=True))}
+    small = [f"{name} at most {top:.4g}" for name, top in high.items() if top < LOWEST_LOSS]
+    if not small:
+        return ()
+    return (
+        f"all losses are below {LOWEST_LOSS:g} nats per token ({_listed(small)}), less than text allows even of a "
+        "byte: are they in another unit? Bits times 0.693 are nats",
+    )
 
 
 def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
-    """What is odd about the residuals (R, K) of a fit: log of measured over fitted loss."""
-    return tuple(_corrupted(log, residual, used & np.isfinite(residual)))
+    """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest first.
 
-
-def finished(log: RunLog) -> BoolArray:
-    """(R,) rows at the end of their run's schedule."""
-    return log.D / log.ends >= FINISHED
-
-
-def _units_of_losses(log: RunLog, used: BoolArray) -> Iterator[str]:
-    high = {name: log.loss[use, j].max() for j, (name, use) in enumerate(zip(log.targets, used.T, strict=True))}
-    small = [f"{name} at most {top:.4g}" for name, top in high.items() if top < LOWEST_LOSS]
-    if small:
-        yield (
-            f"all losses are below {LOWEST_LOSS:g} nats per token ({_listed(small)}), less than text allows even of a "
-            "byte: are they in another unit? Bits times 0.693 are nats"
-        )
-
-
-def _corrupted(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
-    """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest first."""
-    shown = np.where(used, residual, np.nan)
+    `residual` (R, K) are logs of measured over fitted losses.
+    """
+    shown = np.where(used & np.isfinite(residual), residual, np.nan)
     size = np.abs(shown - np.nanmedian(shown, axis=0))
     scale = 1.4826 * np.nanmedian(size, axis=0)
-    far = used & (np.nan_to_num(size) > np.maximum(ROBUST_SCALES * scale, SMALLEST_FAULT))
-    rows, targets = np.nonzero(far)
+    rows, targets = np.nonzero(np.nan_to_num(size) > np.maximum(ROBUST_SCALES * scale, SMALLEST_FAULT))
     if not len(rows):
-        return
+        return ()
     order = np.argsort(-size[rows, targets], kind="stable")
     named = [
         f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g}, fitted "
         f"{log.loss[row, target] / np.exp(residual[row, target]):.4g}"
         for row, target in zip(rows[order].tolist(), targets[order].tolist(), strict=True)
     ]
-    yield (
-        f"{len(rows)} of {int(used.sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} times the usual "
-        f"residual: {_listed(named)}. Check these rows"
+    return (
+        f"{len(rows)} of {int(np.isfinite(shown).sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} times "
+        f"the usual residual: {_listed(named)}. Check these rows",
     )
+
+
+def finished(log: RunLog) -> BoolArray:
+    """(R,) rows at the end of their run's schedule."""
+    return log.D / log.ends >= FINISHED
 
 
 def _listed(parts: list[str]) -> str:
@@ -146,6 +139,17 @@ OFTEN, TELLING = 1.5, 3
 """Epochs of some source, and how many runs with so many, that tell what repetition costs."""
 HARM_ERROR = 0.3
 """By what share of it the harm of a run departs from its form: so much less it tells, and so much less h is known."""
+
+ALIKE = 0.5
+"""Share of what is believed of log R* that all sources of a log have in common."""
+
+
+def believed(sources: int) -> tuple[FloatArray, FloatArray]:
+    """Centre (H,) and covariance (H, H) of the shared symbols before any run."""
+    covariance = np.zeros((1 + sources, 1 + sources))
+    covariance[0, 0] = HARM.spread**2
+    covariance[1:, 1:] = WORTH.spread**2 * (ALIKE + (1 - ALIKE) * np.eye(sources))
+    return np.append(HARM.center, np.full(sources, WORTH.center)), covariance
 
 
 @dataclass(frozen=True)
@@ -224,19 +228,11 @@ class Evidence:
         harm = self.harms if targets is None else self.harms[:, targets]
         return found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * harm)
 
-    @property
-    def N0(self) -> float:
-        """Geometric mean size; the search works on N / N0."""
-        return float(np.exp(np.log(self.log.N).mean()))
-
-    @property
-    def D0(self) -> float:
-        """Geometric mean token count."""
-        return float(np.exp(np.log(self.log.D).mean()))
-
     def units(self, law: type[Law]) -> tuple[float, float]:
-        """N and D are divided by these for the search; by 1 where the law is fitted in plain units."""
-        return (self.N0, self.D0) if law.relative else (1.0, 1.0)
+        """N and D are divided by these for the search: geometric means, or 1 where the law is fitted in plain units."""
+        if not law.relative:
+            return 1.0, 1.0
+        return float(np.exp(np.log(self.log.N).mean())), float(np.exp(np.log(self.log.D).mean()))
 
     def held(self, law: type[Law], rows: BoolArray | None = None) -> dict[str, float]:
         """Symbols of the law that the budgets (of some rows) cannot tell, with the value they are held at."""
@@ -251,13 +247,11 @@ class Evidence:
                 held[known.name] = known.usual
         return held
 
-    def observations(self, law: type[Law], inputs: Inputs, shares: FloatArray | None = None) -> Observations:
-        """The rows in the units of the search; `shares` (R,) multiplies the weights."""
+    def observations(self, law: type[Law], inputs: Inputs) -> Observations:
+        """The rows in the units of the search."""
         law.require(inputs)
         loss = law.seen_losses(self.log.loss, inputs)
         weight = np.where(np.isnan(loss), 0.0, self.weight)
-        if shares is not None:
-            weight = weight * shares[:, None]
         log_loss = np.log(np.where(np.isnan(loss), 1.0, loss))
         N0, D0 = self.units(law)
         p = self.ratios(self.usual) if law.takes_repetition else self.log.p
@@ -297,8 +291,11 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
     counts, final, told = _by_schedule(share[keep], settings)
     weight = np.where(measured & own, (scaled_weights(kept) * counts)[:, None], 0.0)
     _check_targets(kept, weight * final[:, None])
-    if not own_least:
-        notices += _absent_own(kept)
+    if not own_least and (absent := int(((own_tokens(kept) == 0) & measured).sum())):
+        notices.append(
+            f"{absent} of {kept.loss.size} losses come from runs that saw none of the target's language, which often "
+            f"behave differently: {ONE_LAW}"
+        )
     return Evidence(kept, weight, final, (*told, *notices, *questions_of_log(kept, weight > 0)))
 
 
@@ -365,17 +362,6 @@ def own_tokens(log: RunLog) -> FloatArray:
     if not len(log.sources):
         return np.full(log.loss.shape, np.inf)
     return np.where(own >= 0, log.p[:, np.maximum(own, 0)] * log.D[:, None], np.inf)
-
-
-def _absent_own(log: RunLog) -> list[str]:
-    """Runs without the target's own language follow another regime; say so unless they were filtered out."""
-    absent = int(((own_tokens(log) == 0) & ~np.isnan(log.loss)).sum())
-    if not absent:
-        return []
-    return [
-        f"{absent} of {log.loss.size} losses come from runs that saw none of the target's language, which often behave "
-        f"differently: {ONE_LAW}"
-    ]
 
 
 def _check_targets(log: RunLog, weight: FloatArray) -> None:

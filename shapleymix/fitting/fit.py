@@ -1,23 +1,513 @@
-"""From logs to a fitted law with its held-out error, its error bars, and what of it is not known."""
+"""From logs to a fitted law, and what it answers: its error bars, its surface at a budget, its score on a log."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Unpack
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Unpack
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shapleymix.display import Columns, Tabular, cut, short
 from shapleymix.errors import caution
-from shapleymix.fitting.comparison import selected
-from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.fits import Fit
-from shapleymix.fitting.fitted import errors_of
-from shapleymix.fitting.held_out import law_of
-from shapleymix.fitting.regimes import Parted, fitted_apart, parted
-from shapleymix.fitting.settings import AUTO, SEED, Keywords, Settings, with_settings
-from shapleymix.fitting.study import Progress, study_of
+from shapleymix.files import Json
+from shapleymix.fitting.comparison import Comparison, selected
+from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by, harms, one_log, own_tokens, traceless
+from shapleymix.fitting.held_out import Scores, law_of, score
+from shapleymix.fitting.noise import Noise, form_draws, form_error
+from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
+from shapleymix.fitting.regimes import Absent, Parted, errors_of, fitted_apart, noise_of, parted
+from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
+from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
+from shapleymix.fitting.status import Coverage, Place, TargetStatus
+from shapleymix.fitting.study import Progress, check_knobs, knobs_told, study_of
+from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, holding, moved, with_score
+from shapleymix.fitting.unknowns import assumed
 from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
-from shapleymix.tables.languages import Languages
+from shapleymix.laws.pieces import Pieces
+from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of, tokens_at_hand
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
+from shapleymix.tables.words import Amounts, format_size, parse_level
+
+Parameter = tuple[str, str | None, str, float, float, float]
+"""Symbol, source or None, target, value, and its interval."""
+
+
+@dataclass(frozen=True)
+class Fit(Tabular, Record):
+    """A fitted law with everything that a reader of its numbers should know.
+
+    Attributes
+    ----------
+    law, replicates : Law
+        The fitted law, and the same with a leading axis of bootstrap replicates (None without them).
+    sources, targets : tuple of str
+        M and K labels.
+    status : tuple of TargetStatus
+        How the fit of each target ended.
+    held : dict of str to str
+        Symbols that the data do not determine, with the reason and the value that is assumed.
+    fitted_scores, held_out : Scores, optional
+        Scores on the fitted losses, and on losses that the fit did not see.
+    selection : Comparison, optional
+        The comparison from which `auto` chose.
+    coverage, rows : Coverage and int
+        What the used losses cover, target by target, and of how many rows they are.
+    notices : tuple of str
+        What was left out, and what the user should check.
+    provenance : dict
+        Inputs and settings from which the fit can be made again.
+    repetition, absent : Repetition and Absent, optional
+        What repeated tokens are worth and the harm that they do (None for a law that has no place for them), and what
+        tells the losses of mixtures without a target's own language, where the log shows that these are another regime.
+    knobs : dict of str to array (K,)
+        What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
+    noise : Noise, optional
+        How runs scatter about the law; None where nothing was held out.
+    """
+
+    kind = "fit"
+    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "status": "K"}
+
+    law: Law
+    replicates: Law | None
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    status: tuple[TargetStatus, ...]
+    held: dict[str, str]
+    fitted_scores: Scores
+    held_out: Scores | None
+    selection: Comparison | None
+    coverage: Coverage
+    rows: int
+    notices: tuple[str, ...]
+    provenance: dict[str, Json]
+    repetition: Repetition | None = None
+    absent: Absent | None = None
+    knobs: dict[str, FloatArray] = field(default_factory=dict)
+    noise: Noise | None = None
+
+    def __post_init__(self) -> None:
+        for law, leading in ((self.law, 0), (self.replicates, 1)):
+            if law is not None:
+                law.check(len(self.sources), len(self.targets), leading)
+        self.coverage.check(len(self.sources), len(self.targets))
+        check_knobs(self.knobs, len(self.targets))
+        if self.noise is not None:
+            self.noise.check(len(self.targets))
+        if self.repetition is not None:
+            self.repetition.check(len(self.sources), self.replicates)
+        if self.absent is not None:
+            self.absent.check(self.sources, len(self.targets), self.replicates)
+
+    def columns(self) -> Columns:
+        """One row per fitted symbol, with its interval."""
+        names, rows = ("symbol", "source", "target", "value", "low", "high"), self.parameters()
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def summary(self) -> str:
+        """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
+        error = "unknown" if self.held_out is None else f"{self.held_out.mean['PE']:.2%}"
+        N, D = (" to ".join(map(format_size, span.tolist())) for span in (self.N_range, self.D_range))
+        counts = f"{len(self.sources)} sources, {len(self.targets)} targets, {self.rows} rows"
+        return "\n".join(
+            [
+                f"Fit of law {self.law.name}: {counts}",
+                f"  error on held-out mixtures: {error}; N {N}, D {D}",
+                f"  targets: {short(self.targets)}",
+                *([] if self.repetition is None else self.repetition.lines(self.sources)),
+                *map(cut, knobs_told(self.knobs, self.targets)),
+                *[f"  held: {symbol}, {why}" for symbol, why in self.held.items()][:4],
+                *(cut(f"warning: {text}") for text in self.warnings[:4]),
+            ]
+        )
+
+    @property
+    def seed(self) -> int:
+        """The seed that the fit was made with."""
+        given = self.provenance.get("seed", 0)
+        return given if isinstance(given, int) else 0
+
+    @property
+    def N_range(self) -> FloatArray:
+        """(2,) fewest and most parameters over all targets."""
+        return np.array([self.coverage.N_range[:, 0].min(), self.coverage.N_range[:, 1].max()])
+
+    @property
+    def D_range(self) -> FloatArray:
+        """(2,) fewest and most tokens over all targets."""
+        return np.array([self.coverage.D_range[:, 0].min(), self.coverage.D_range[:, 1].max()])
+
+    @property
+    def p_range(self) -> FloatArray:
+        """(M, 2) lowest and highest ratio of each source over all targets."""
+        return self.coverage.whole_p_range
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Sources with ratio 0 in every used run: nothing is known of their effect."""
+        return self.coverage.unseen(self.sources)
+
+    @property
+    def thin(self) -> dict[str, str]:
+        """Sources of whose effect on some target little is known, with the reason and, where not all, the targets."""
+        return self.coverage.thin(self.sources, self.targets)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes numbers of this fit untrustworthy."""
+        found = [f"no fitted run holds {name}: its effect is unknown" for name in self.unseen]
+        found += [f"little is known of the effect of {name}: {why}" for name, why in self.thin.items()]
+        found += [f"{one.target}: {one.advice}" for one in self.status if one.state == "not-converged"]
+        return tuple(found)
+
+    def predict(
+        self,
+        p: Points,
+        N: Budget | None = None,
+        D: Budget | None = None,
+        level: float = LEVEL,
+        runs: tuple[str, ...] | None = None,
+        *,
+        languages: LanguagesSpec | None = None,
+        available: Amounts | None = None,
+        unique: ArrayLike | None = None,
+        strict: bool = False,
+    ) -> Prediction:
+        """Losses at mixtures p, sizes N and token counts D, which broadcast over each other.
+
+        A loss above the untrained model's becomes NaN, and is marked. Warnings also reach Python's `warnings`.
+
+        Parameters
+        ----------
+        p : Points
+            Ratios (R, M) or (M,) in the order of `sources`; or one mixture: a mapping, text such as `"en=.5,de=.5"`, a
+            `Mixture`, the path of a saved one, or a baseline's name (`"uniform"`, `"natural"`, `"temperature:T"`,
+            `"unimax:E"`); or a list of such mixtures.
+        N, D : Budget, optional
+            Numbers, arrays (R,), or sizes such as `"3171M"`; those of a `Mixture` where none are given.
+        level : float
+            Probability that the interval holds a new run's loss.
+        runs : tuple of str (R,), optional
+            Names of the points.
+        languages, available : LanguagesSpec and Amounts, optional
+            Languages table or its file, and unique tokens by name (`"en=5T"`), which override those of the table: what
+            baselines are made of. Tokens beyond them are repeated ones, which are worth less (see `repetition`).
+        unique : array (R, M), optional
+            Unique tokens where points differ in them, NaN for no limit; baselines take `available` still.
+        strict : bool
+            Refuse points outside of what was fitted instead of warning.
+
+        Raises
+        ------
+        DataError, UsageError
+            If a ratio is negative, a mixture does not sum to one, or N or D is not positive; with `strict`, if a point
+            lies outside of what was fitted.
+        """
+        level = parse_level(level)
+        supply = tokens_at_hand(self.sources, languages_of(languages), available)
+        mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
+        names = names_of_points(runs, len(mixtures))
+        limits = limits_of_points(unique, supply, mixtures)
+        raw, losses, ends = self._asked(mixtures, sizes, tokens, limits, level)
+        place = self.place(mixtures, sizes, tokens)
+        told = self.cautions(mixtures, sizes, tokens, raw, limits, None if runs is None else names)
+        found = Prediction(
+            names, self.sources, self.targets, sizes, tokens, mixtures, losses, ends[0], ends[1], level,
+            place.outside, (raw > self.coverage.untrained) & ~place.apart, told[:TOLD], notices=told[TOLD:],
+        )  # fmt: skip
+        if strict:
+            refuse_outside(found)
+        caution(found.warnings)
+        return found
+
+    def _asked(
+        self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Losses (R, K) as the law gives them, as they are shown, and their ends (2, R, K), budget by budget."""
+        _, first, place = np.unique(
+            np.column_stack([N, D, np.nan_to_num(unique)]), axis=0, return_index=True, return_inverse=True
+        )
+        raw, losses = np.empty((2, len(p), len(self.targets)))
+        ends = np.empty((2, *losses.shape))
+        for number, row in enumerate(first.tolist()):
+            rows = place.reshape(-1) == number
+            surface = self.at(float(N[row]), float(D[row]), available=unique[row])
+            raw[rows], losses[rows] = surface.known.raw(p[rows]), surface.mean(p[rows])
+            ends[:, rows] = surface.interval(p[rows], level)
+        return raw, losses, np.where(np.isnan(losses), np.nan, ends)
+
+    def at(self, N: float, D: float, *, available: FloatArray | None = None, score: Score | None = None) -> Surface:
+        """What the fit knows of losses at N parameters and D tokens.
+
+        Parameters
+        ----------
+        available : array (M,), optional
+            Unique tokens of each source; NaN for no limit.
+        score : Score, optional
+            Tasks; then error rates are meant.
+
+        Raises
+        ------
+        SolveError
+            If the law overflows there.
+        """
+        N, D = float(N), float(D)
+        known = FitAt.of(self, N, D, available)
+        pieces, draws = known.with_own.pieces, known.with_own.draws
+        if draws is not None:
+            draws = draws.scaled(_about(known.with_own, draws, self.coverage.middle))
+        own, edge, absent = np.full(len(self.targets), -1), np.zeros(len(self.targets)), None
+        if self.absent is not None and known.without is not None:
+            own, absent = self.absent.own, known.without.pieces
+            least = self.coverage.p_range[np.arange(len(own)), own, 0]
+            edge = np.where(own >= 0, np.maximum(least, TRACE), 0.0)
+        supply = np.full(len(self.sources), np.nan) if available is None else np.asarray(available, dtype=np.float64)
+        found = Surface(self.sources, self.targets, N, D, "loss", supply, pieces, draws, own, edge, absent, known)
+        return found if score is None else with_score(found, score)
+
+    def losses(self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray | None = None) -> FloatArray:
+        """Losses (R, K) at points (R, M) at N and D (R,), also those that no model can have."""
+        limits = np.full(p.shape, np.nan) if unique is None else unique
+        return self._asked(p, N, D, limits, LEVEL)[0]
+
+    def lacks(self) -> tuple[str, ...]:
+        """What the intervals leave out, in words; nothing if the fit has replicates and held-out residuals."""
+        if self.replicates is None and self.noise is None:
+            return ("there are no intervals: the fit has neither bootstrap replicates nor held-out residuals",)
+        if self.replicates is None:
+            return (
+                "intervals include the scatter of held-out runs but not the uncertainty of the law: far from the runs "
+                "they are too narrow (no bootstrap replicates)",
+            )
+        scale = np.zeros(len(self.targets)) if self.noise is None else self.noise.scale
+        mute = [name for name, one in zip(self.targets, scale.tolist(), strict=True) if one == 0]
+        if not mute:
+            return ()
+        which = "" if len(mute) == len(self.targets) else f" of {short(mute)}"
+        return (
+            f"intervals{which} include the uncertainty of the law, but not the scatter of a new run, so fewer new "
+            "losses lie inside than they state (no held-out residuals)",
+        )
+
+    def place(self, p: FloatArray, N: FloatArray, D: FloatArray) -> Place:
+        """Where points (R, M) at N and D (R,) lie."""
+        apart = np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
+        return Place(p, N, D, self.sources, self.targets, self.coverage, assumed(self.law, self.held), apart)
+
+    def cautions(
+        self,
+        p: FloatArray,
+        N: FloatArray,
+        D: FloatArray,
+        losses: FloatArray,
+        unique: FloatArray | None = None,
+        names: tuple[str, ...] | None = None,
+    ) -> tuple[str, ...]:
+        """What a reader of losses (R, K) at points (R, M) should know, what matters most first."""
+        place, nothing = self.place(p, N, D), np.full(len(self.sources), np.nan)
+        limits = np.broadcast_to(nothing if unique is None else unique, p.shape)
+        counted = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names)
+        if self.repetition is not None and harms(self.law):
+            counted += self.repetition.much_harm(p, limits, N, D, self.sources, self.targets)
+        apart = () if self.absent is None else self.absent.warnings(self.targets, p)
+        narrow = () if self.replicates is None and self.noise is None else self.lacks()
+        return (*place.warnings(losses), *apart, *counted, *narrow)
+
+    def parameters(self, level: float = LEVEL) -> list[Parameter]:
+        """(symbol, source or None, target, value, low, high) of every fitted symbol, but those held at zero.
+
+        Bounds are NaN without replicates.
+        """
+        level = parse_level(level)
+        tails = [0.5 - level / 2, 0.5 + level / 2]
+        rows: list[Parameter] = []
+        idle, none = self.law.idle(), np.zeros(len(self.targets), dtype=bool)
+        for known in type(self.law).fitted():
+            if known.name in self.held and not np.any(getattr(self.law, known.name)):
+                continue
+            value = np.atleast_2d(getattr(self.law, known.name))
+            spread = np.full((2, *value.shape), np.nan)
+            if self.replicates is not None:
+                ends = np.quantile(getattr(self.replicates, known.name), tails, axis=0)
+                spread = holding(ends.reshape(2, *value.shape), value)
+            labels = self.sources if known.axes == "MK" else (None,)
+            rows += [
+                (known.name, source, target, float(value[i, j]), float(spread[0, i, j]), float(spread[1, i, j]))
+                for j, target in enumerate(self.targets)
+                if not idle.get(known.name, none)[j]
+                for i, source in enumerate(labels)
+            ]
+        return rows if self.repetition is None else [*rows, *self.repetition.parameters(self.sources, level)]
+
+
+@dataclass(frozen=True)
+class FitAt(Known):
+    """What a fit knows at one budget and supply."""
+
+    fit: Fit
+    N: float
+    D: float
+    with_own: Regime
+    without: Regime | None
+
+    @classmethod
+    def of(cls, fit: Fit, N: float, D: float, available: FloatArray | None) -> FitAt:
+        """A fit at N parameters, D tokens and unique tokens (M,), NaN for no limit."""
+        known, unlimited = fit.repetition, available is None or bool(np.isnan(available).all())
+        supply = None if known is None or unlimited or available is None else available / D
+        supply = None if supply is None else np.where(np.isnan(supply), np.inf, supply)
+        symbols, drawn = (np.zeros(1 + len(fit.sources)), None) if known is None else (known.symbols, known.replicates)
+        if known is not None and supply is not None:
+            far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
+            drawn = known.drawn(float(np.hypot(*far)), fit.seed)
+        harmed = harmed_by(fit.sources, fit.targets)
+
+        def regime(law: Law, replicates: Law | None) -> Regime:
+            return Regime(law, replicates, N, D, supply, symbols, drawn, harmed)
+
+        other = None if fit.absent is None else regime(fit.absent.law, fit.absent.replicates)
+        return cls(fit, N, D, regime(fit.law, fit.replicates), other)
+
+    @property
+    def targets(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.fit.targets
+
+    @property
+    def seed(self) -> int:
+        """The seed that the fit was made with."""
+        return self.fit.seed
+
+    @property
+    def samples(self) -> int:
+        B = 0 if self.fit.replicates is None else self.fit.replicates.batch()[0]
+        if B == 0:
+            return SAMPLES if self.fit.noise is not None else 1
+        return B * -(-SAMPLES // B)
+
+    def raw(self, p: FloatArray) -> FloatArray:
+        """Losses (R, K) as the law gives them, above an untrained model's, too."""
+        return np.stack([self._of_regimes(self.with_own.losses(one), one) for one in p])
+
+    def _of_regimes(self, known: FloatArray, p: FloatArray) -> FloatArray:
+        """Losses (K,) with those of the other regime where they are meant."""
+        if self.without is None or self.fit.absent is None or not (there := self.fit.absent.entries(p[None])[0]).any():
+            return known
+        return np.where(there, self.without.losses(traceless(p)), known)
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        found = self.with_own.losses(p)
+        return self._of_regimes(np.where(found > self.fit.coverage.untrained, np.nan, found), p)
+
+    def base(self, p: FloatArray, samples: int) -> FloatArray:
+        found = moved(self.with_own, p, samples)
+        if self.without is None or self.fit.absent is None or not (there := self.fit.absent.entries(p[None])[0]).any():
+            return found
+        return np.where(there, moved(self.without, traceless(p), samples), found)
+
+    def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
+        noise = self.fit.noise
+        if noise is None:
+            return np.zeros((samples, len(p), len(self.fit.targets)))
+        return noise.field(p, samples, self.seed, runs=runs)
+
+    def scale(self, p: FloatArray) -> FloatArray:
+        absent, noise = self.fit.absent, self.fit.noise
+        own = np.zeros(len(self.fit.targets)) if noise is None else noise.scale
+        if absent is None or absent.noise is None:
+            return own
+        return np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
+
+    def form(self, p: FloatArray, samples: int) -> FloatArray:
+        noise, size = self.fit.noise, form_error(self.fit.coverage, self.N, self.D)
+        if self.fit.repetition is not None and self.with_own.supply is not None:
+            size = np.hypot(size, self.fit.repetition.form(p / self.with_own.supply))
+        drawn = form_draws(samples, self.seed) if samples > 1 else np.zeros(1)
+        heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.seed)
+        return (heavy * drawn)[:, None] * size
+
+    def outside(self, p: FloatArray) -> BoolArray:
+        return self.fit.place(p, *self._budgets(p)).outside
+
+    def warnings(self, p: FloatArray) -> tuple[str, ...]:
+        unique = None if self.with_own.supply is None else self.with_own.supply * self.D
+        return self.fit.cautions(p, *self._budgets(p), self.raw(p), unique)
+
+    def _budgets(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.full(len(p), self.N), np.full(len(p), self.D)
+
+
+def _about(regime: Regime, draws: Pieces, p: FloatArray) -> FloatArray:
+    """Factors (K,) that move the replicates to lie about the law at one mixture."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = regime.losses(p) / np.median(draws.losses(p), axis=0)
+    return np.where(np.isfinite(factor), factor, 1.0)
+
+
+@dataclass(frozen=True)
+class Evaluation(Tabular, Record):
+    """Scores of a fit on the trained rows of a log, with the coverage of its intervals at `level`."""
+
+    kind = "evaluation"
+
+    scores: Scores
+    level: float
+    rows: int
+    warnings: tuple[str, ...]
+
+    def columns(self) -> Columns:
+        """One row per target."""
+        return self.scores.columns()
+
+
+def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL, *, strict: bool = False) -> Evaluation:
+    """Score the fit on a log; rows with D = 0, and before the end of their run if it is for final losses, are left out.
+
+    Parameters
+    ----------
+    fit : Fit or path
+        The fit, or the file in which one was saved.
+    log : RunLog, path, or a sequence of them
+        Run logs.
+    level : float
+        Probability of the intervals whose coverage is counted.
+    strict : bool
+        Whether rows outside of what was fitted are refused.
+
+    Raises
+    ------
+    DataError
+        If a language of the fit is missing from the log, or the log has one that the fit does not know.
+    UsageError, StoreError
+        If the fit is none, or cannot be read.
+    """
+    fit = Fit.taken(fit)
+    rows = one_log(log).aligned(fit.sources, fit.targets)
+    early = ~finished(rows) & (fit.provenance.get("checkpoints") == FINAL)
+    rows = rows.select(rows.trained & ~early)
+    predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique, strict=strict)
+    losses = fit.losses(rows.p, rows.N, rows.D, rows.unique)
+    scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)
+    return Evaluation(scores, level, len(rows), (*predicted.warnings, *_regimes(rows, losses)))
+
+
+def _regimes(log: RunLog, losses: FloatArray) -> tuple[str, ...]:
+    """What part of the error is of runs without the target's own language."""
+    lacking = (own_tokens(log) == 0) & log.measured
+    if not lacking.any() or not (log.measured & ~lacking).any():
+        return ()
+    there, others = (
+        score(log.targets, log.loss, losses, counted=rows).mean["PE"] for rows in (lacking, log.measured & ~lacking)
+    )
+    return (
+        f"{int(lacking.sum())} of {int(log.measured.sum())} losses come from runs that saw none of the target's "
+        f"language, which often behave differently: PE {there:.2%} on these, {others:.2%} on the others",
+    )
 
 
 @with_settings
@@ -83,13 +573,14 @@ def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> F
         If the runs are too few for the law.
     """
     study, point, absent = fitted_apart(parts, law, progress)
-    log, inputs, errors = study.log, study.inputs, errors_of(study, point)
+    log, inputs, (fitted_scores, held_out, odd) = study.log, study.inputs, errors_of(study, point)
     found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
         status=point.status, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
-        fitted_scores=errors.fitted, held_out=errors.held_out,
+        fitted_scores=fitted_scores, held_out=held_out,
         selection=None, rows=int(point.used.any(axis=1).sum()),
-        notices=(*log.notices, *study.evidence.notices, *point.notes, *errors.odd),
-        provenance=study.provenance(law), knobs=dict(point.knobs), noise=errors.noise,
+        notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
+        provenance=study.provenance(law), knobs=dict(point.knobs),
+        noise=noise_of(study, point, study.evidence.counted),
     )  # fmt: skip
     return replace(found, notices=(*found.notices, *found.lacks()))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shapleymix.errors import UsageError, caution, described, did_you_mean
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.regimes import Absent
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter

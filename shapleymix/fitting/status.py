@@ -269,7 +269,9 @@ def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
     _require_mixtures(problem, evidence, rows)
     if problem.packing.law.knobs:
         return  # what is believed tells the numbers that the runs do not
-    which = settings_of(problem, log)
+    lost = np.round(log.p - problem.observed.p, 12)  # of repeated tokens; what differs by rounding alone is one
+    settings = np.column_stack([log.groups, log.N, log.D, lost])
+    which = np.unique(settings, axis=0, return_inverse=True)[1].ravel()  # one setting, one answer
     needed = len(problem.packing.names)
     for index, target in enumerate(log.targets):
         use = rows & (problem.observed.weight[:, index] > 0)
@@ -281,12 +283,6 @@ def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
             )
             hint = "add runs, loosen the filters, or choose a law with fewer symbols"
             raise FitError(message, hint=hint, location=Location(file=log.origin, column=f"loss_{target}"))
-
-
-def settings_of(problem: Problem, log: RunLog) -> IntArray:
-    """A number (R,) for each mixture, N and D, and for what its repeated tokens are worth: one setting, one answer."""
-    lost = np.round(log.p - problem.observed.p, 12)  # what differs by rounding alone is one
-    return np.unique(np.column_stack([log.groups, log.N, log.D, lost]), axis=0, return_inverse=True)[1].ravel()
 
 
 def _require_mixtures(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
@@ -342,20 +338,13 @@ def reasons(law: type[Law], held: dict[str, float], evidence: Evidence) -> dict[
 def _status(target: str, code: int, vanished: FloatArray, stuck: FloatArray) -> TargetStatus:
     if code != CONVERGED:
         return TargetStatus(target, "not-converged", "the search stopped early: look at this target's held-out error")
-    gone, bound = _unique(vanished), _unique(stuck)
-    advice = (
-        [f"{', '.join(gone)} fell to zero: at these budgets it cannot be separated from the other terms"]
-        if gone
-        else []
-    )
-    advice += [f"{', '.join(bound)} ended at a bound: trust the predictions, not this number"] if bound else []
-    if gone or bound:
-        return TargetStatus(target, "at-bound", "; ".join(advice))
-    return TargetStatus(target, "converged", "")
-
-
-def _unique(names: FloatArray) -> list[str]:
-    return list(dict.fromkeys(names.tolist()))
+    gone, bound = (list(dict.fromkeys(names.tolist())) for names in (vanished, stuck))
+    advice = []
+    if gone:
+        advice.append(f"{', '.join(gone)} fell to zero: at these budgets it cannot be separated from the other terms")
+    if bound:
+        advice.append(f"{', '.join(bound)} ended at a bound: trust the predictions, not this number")
+    return TargetStatus(target, "at-bound" if advice else "converged", "; ".join(advice))
 
 
 def _instead(name: str, public: set[str], law: type[Law]) -> str:

@@ -322,7 +322,7 @@ class Surface:
         if len(losses) == 1:
             return self.score.lines.errors(losses[:, self.places])
         count = len(losses) if self.draws is None else self.draws.batch[0]
-        lines = self.score.drawn(count).repeated(len(losses) // count)
+        lines = self.score.drawn(count).take(np.repeat(np.arange(count), len(losses) // count))
         errors = lines.errors(losses[:, self.places])
         if not runs:
             return errors

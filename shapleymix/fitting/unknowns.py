@@ -33,9 +33,8 @@ import numpy as np
 from shapleymix.fitting.evidence import levels
 from shapleymix.fitting.least_squares import Prior
 from shapleymix.laws import Inputs, Law, Observations, Parameter
-from shapleymix.laws.base import ABSURD
+from shapleymix.laws.base import ABSURD, Budget, Knobs
 from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
-from shapleymix.laws.symbols import Budget, Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
@@ -126,7 +125,7 @@ def starting_points(
 ) -> FloatArray:
     """The `keep` best starts of every target, shape (keep, K, P)."""
     symbols = _crossed(packing, observed, inputs, givens)
-    linear = tuple(name for name in packing.law.of_role("linear") if name not in packing.held)
+    linear = tuple(known.name for known in packing.free if known.role == "linear")
     offset, columns = _columns(packing, symbols, linear, observed, givens)
     relative = observed.weight * np.exp(-2.0 * observed.log_loss)  # squares of relative, not absolute, errors
     gap = np.exp(observed.log_loss) - offset
@@ -137,12 +136,6 @@ def starting_points(
     error += np.einsum("rk,srk->sk", relative, gap**2)
     symbols |= {name: np.maximum(solved[..., index], 1e-4) for index, name in enumerate(linear)}
     return _best(packing, symbols, error, keep)
-
-
-def lowest(x: FloatArray, cost: FloatArray, count: int) -> FloatArray:
-    """The starts (V, S, K, P) of lowest cost (V, S, K), `count` of them for every weighting and target."""
-    order = np.argsort(cost, axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(x, order[..., None], axis=1)
 
 
 def _crossed(
@@ -207,10 +200,8 @@ def _best(packing: Packing, symbols: dict[str, FloatArray], error: FloatArray, k
     order = np.argsort(error, axis=0, kind="stable")[:keep]
     chosen: dict[str, FloatArray] = {}
     for known in packing.free:
-        value = symbols[known.name]
-        pair = known.axes == "MK"
-        index = order[:, None, :] if pair else order
-        flat = np.moveaxis(np.take_along_axis(value, index, axis=0), -1, 1)
+        index = order[:, None, :] if known.axes == "MK" else order
+        flat = np.moveaxis(np.take_along_axis(symbols[known.name], index, axis=0), -1, 1)
         chosen[known.name] = flat.reshape(flat.shape[0] * flat.shape[1], *flat.shape[2:])
     return packing.pack(chosen).reshape(order.shape[0], error.shape[1], -1)
 
@@ -307,7 +298,8 @@ class Believed:
             if name not in place:
                 continue  # held: the log cannot tell it, and nothing is searched
             for array, value in ((center, belief.center), (spread, belief.spread)):
-                array[:, place[name]] = _by_target(np.asarray(value, dtype=np.float64), len(noise))
+                known = np.asarray(value, dtype=np.float64)
+                array[:, place[name]] = known.T if known.ndim == 2 else np.broadcast_to(known, len(noise))[:, None]
         return cls(center, spread, noise)
 
     @classmethod
@@ -337,13 +329,6 @@ class Believed:
         if draws is not None:
             center = center + np.where(np.isfinite(self.spread[target]), self.spread[target], 0.0) * draws
         return Prior(center, (self.noise[target] ** 2 * alone)[:, None] / self.spread[target] ** 2)
-
-
-def _by_target(value: FloatArray, targets: int) -> FloatArray:
-    """(K, 1) or (K, M) of a number, a value a target, or one a source and target."""
-    if value.ndim == 2:
-        return value.T
-    return np.broadcast_to(value, (targets,))[:, None]
 
 
 COMMON = 0.8  # of the variance of a belief is one draw for all targets of a log; in it, targets differ less than logs

@@ -2,14 +2,12 @@
 
 Modules, in reading order:
 
-  symbols       how a law declares the paper's symbols: role, axes, domain, fitted or given
   lines         what a loss is turned into before a curve is drawn through the scores of tasks
   pieces        the convex pieces of a law in the mixture: value, gradient and curvature
-  base          what every law has, most of it by default
+  base          how a law declares the paper's symbols, and what every law has, most of it by default
   core          the terms in N and D that most laws share; `chinchilla` is these alone
-  shapley       Theta from given coefficients: Shapley values, as printed, tempered and concave; families
+  classical     published laws: Shapley values, families, effective data, exponential, additive
   learned_base  Theta from the log alone, above a base and shrunk to it: from few runs to many
-  classical     published laws without a matrix: effective data, exponential, additive
   rivals        black boxes: MARINER's form, kernel ridge regression, boosted trees
 
 A law is a frozen dataclass that derives from `Law`: its symbols, declared with `fitted` and `given`, and its equation,
@@ -19,14 +17,21 @@ else it may state: `starts` and `expansion` (a faster and surer fit). A law with
 
 from __future__ import annotations
 
-from shapleymix.laws.base import Inputs, Law, Observations
-from shapleymix.laws.classical import Additive, EffectiveData, Exponential
+from shapleymix.laws.base import Inputs, Law, Observations, Parameter, fitted, given, over_runs
+from shapleymix.laws.classical import (
+    Additive,
+    EffectiveData,
+    Exponential,
+    Family,
+    FamilyMean,
+    Shapley,
+    ShapleyConcave,
+    ShapleyTempered,
+)
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.pieces import Pieces
 from shapleymix.laws.rivals import BlackBox, BoostedTrees, HellingerRidge, Mariner
-from shapleymix.laws.shapley import Family, FamilyMean, Shapley, ShapleyConcave, ShapleyTempered
-from shapleymix.laws.symbols import Parameter, fitted, given, over_runs
 
 LAWS: dict[str, type[Law]] = {
     law.name: law

@@ -15,8 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from shapleymix.laws.base import Law
-from shapleymix.laws.symbols import Belief, Budget, fitted
+from shapleymix.laws.base import Belief, Budget, Law, fitted
 from shapleymix.records import FloatArray
 
 EXPONENT: Mapping[Budget, Belief] = {"N": Belief(np.log(0.2), 0.5), "D": Belief(np.log(0.5), 0.36)}
@@ -34,6 +33,11 @@ parameters on a million bytes gain but .02 from N: a slope may be next to nothin
 without holding slopes that were never seen; this one is twice as wide as the logs', since they are few.
 """
 LEAST_SLOPE = 0.002
+WORTH = Belief(np.log(40.0), 0.8)
+"""Of the logarithm of R*, the epochs beyond which a repeated token is worth little. Muennighoff et al. 2023 give 15.4
+with harm left out; with it, repeats are worth more and harm more."""
+HARM = Belief(-5.0, 1.5)
+"""Of the logarithm of h: five public logs and ours give -7.3 to -3.7; strong weight decay lowers it."""
 FLATTEST, STEEPEST = 0.02, 3.0  # exponents of any curve that runs show
 
 

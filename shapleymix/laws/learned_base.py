@@ -25,11 +25,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from shapleymix.laws.base import Inputs, Observations, require_transfer
+from shapleymix.laws.base import Belief, Budget, Inputs, Knobs, Observations, fitted, given, require_transfer
+from shapleymix.laws.classical import TransferLaw, concavity
 from shapleymix.laws.core import EXPONENT
 from shapleymix.laws.pieces import Pieces, log_ratios, powers
-from shapleymix.laws.shapley import TransferLaw, concavity
-from shapleymix.laws.symbols import Belief, Budget, Knobs, fitted, given
 from shapleymix.records import BoolArray, FloatArray
 
 FIRST = 0.1  # coefficient of every source from which a search begins: at zero its slope in the exponents is zero

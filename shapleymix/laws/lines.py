@@ -75,15 +75,11 @@ class Transform:
         return steep * first, steep * ((1 - 2 * at) * first**2 + second)
 
 
-def _minus(loss: FloatArray) -> FloatArray:
-    return -loss
-
-
 def _falling(loss: FloatArray) -> FloatArray:
     return np.exp(-loss)
 
 
-_MINUS: tuple[Curve, Curve, Curve] = (_minus, lambda loss: -np.ones_like(loss), np.zeros_like)
+_MINUS: tuple[Curve, Curve, Curve] = (lambda loss: -loss, lambda loss: -np.ones_like(loss), np.zeros_like)
 
 TRANSFORMS: dict[str, Transform] = {
     one.name: one
@@ -149,10 +145,6 @@ class Lines(NamedTuple):
     def take(self, rows: IntArray | BoolArray | slice | int) -> Lines:
         """Some members of the one leading axis."""
         return Lines(*(value if value.ndim == 1 else value[rows] for value in self))
-
-    def repeated(self, times: int) -> Lines:
-        """Each member of the leading axis so many times."""
-        return Lines(*(value if value.ndim == 1 else np.repeat(value, times, axis=0) for value in self))
 
     def select(self, tasks: IntArray | BoolArray | int) -> Lines:
         """The curves of some tasks."""

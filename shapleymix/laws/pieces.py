@@ -22,17 +22,11 @@ import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.lines import Lines
-from shapleymix.laws.symbols import Belief
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from cvxpy import Constraint, Expression
 
-WORTH = Belief(np.log(40.0), 0.8)
-"""Of the logarithm of R*, the epochs beyond which a repeated token is worth little. Muennighoff et al. 2023 give 15.4
-with harm left out; with it, repeats are worth more and harm more."""
-HARM = Belief(-5.0, 1.5)
-"""Of the logarithm of h: five public logs and ours give -7.3 to -3.7; strong weight decay lowers it."""
 Form = Literal["power", "exponential"]
 Rows = int | IntArray | BoolArray
 """A place, places, or a mask."""
@@ -60,14 +54,6 @@ class Slopes(NamedTuple):
     second: FloatArray
     push: FloatArray | None = None
     bow: FloatArray | None = None
-
-
-class Effective(NamedTuple):
-    """Effective ratios q, and their first and second derivative in p."""
-
-    q: FloatArray
-    slope: FloatArray
-    bend: FloatArray
 
 
 @dataclass(frozen=True)
@@ -450,12 +436,14 @@ def harmful(p: FloatArray, u: FloatArray, N: FloatArray | float, D: FloatArray |
     return np.where(finite, N / (D * unique**2) * beyond, 0.0)
 
 
-def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray | float) -> Effective:
-    """Effective ratios with their derivatives in p; the second one jumps where the first token is repeated."""
+def effective_slopes(
+    p: FloatArray, u: FloatArray, rate: FloatArray | float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Effective ratios, and their first and second derivative in p; this jumps where the first token is repeated."""
     again, unique = _again(p, u)
     slope = np.exp(-rate * again)
     bend = np.where(again > 0, -rate * slope / unique, 0.0)
-    return Effective(np.minimum(p, u) + unique * _worth(again, rate), slope, bend)
+    return np.minimum(p, u) + unique * _worth(again, rate), slope, bend
 
 
 def _again(p: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -23,8 +23,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from shapleymix.errors import FitError, UsageError
-from shapleymix.laws.base import Inputs, Law, Observations, require_ratios
-from shapleymix.laws.symbols import Parameter
+from shapleymix.laws.base import Inputs, Law, Observations, Parameter, require_ratios
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 RATES = (1.0, 3.0, 10.0, 30.0)
@@ -184,26 +183,18 @@ class _Rows:
         harm = [] if tau == HARMLESS else [harms(self.p, tau)]
         return np.concatenate([-gains(self.p, rho, kappa), *harm, -self.budget], axis=1)
 
-    def ridges(self, columns: int) -> FloatArray:
-        """(ridges, P) the ridge of every column; the budgets' own is next to nothing."""
-        ridge = np.tile(np.array(MARINER_RIDGES)[:, None], columns)
-        ridge[:, -2:] = 1e-9
-        return ridge
-
-    def logs(self, floor: float) -> FloatArray:
-        """`log(L - phi)`, (R, K)."""
-        return np.log(self.loss - floor * self.lowest)
-
     def solve(self, columns: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Coefficients (V, K, floors, ridges, P) and c (V, K, floors, ridges) under weights (V, R, K)."""
         share = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
-        y = np.stack([self.logs(floor) for floor in FLOORS], axis=-1)  # (R, K, floors)
+        y = np.stack([np.log(self.loss - floor * self.lowest) for floor in FLOORS], axis=-1)  # (R, K, floors)
         center = np.einsum("vrk,rp->vkp", share, columns)
         level = np.einsum("vrk,rkf->vkf", share, y)
         weighted = share.swapaxes(1, 2)[..., None] * columns  # (V, K, R, P)
         gram = weighted.swapaxes(2, 3) @ columns - center[..., :, None] * center[..., None, :]
         right = np.einsum("vkrp,rkf->vkfp", weighted, y) - center[:, :, None, :] * level[..., None]
-        penalty = self.ridges(columns.shape[1])[:, :, None] * np.eye(columns.shape[1])  # (ridges, P, P)
+        ridge = np.tile(np.array(MARINER_RIDGES)[:, None], columns.shape[1])
+        ridge[:, -2:] = 1e-9  # of the budgets' columns
+        penalty = ridge[:, :, None] * np.eye(columns.shape[1])  # (ridges, P, P)
         shape = (*right.shape[:3], len(MARINER_RIDGES), columns.shape[1])
         every = np.broadcast_to(gram[:, :, None, None] + penalty, (*shape, shape[-1]))
         flat = nonnegative(

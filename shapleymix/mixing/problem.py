@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError, caution, did_you_mean
-from shapleymix.fitting.fits import Fit
+from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.surface import Score
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answer import candidates_of, reported, tokens_of
