@@ -5,8 +5,8 @@
 >>> mix = optimize(fit, "243M", "100B", downstream=tasks, weights="hellaswag=1,xwinograd=1")
 
 A task follows the loss l of its target by `s = a g(l) + b`, with g one of five transforms (ShapleyLaw paper, appendix
-"Additional Experiments on Downstream Tasks"), or by a sigmoid above its chance level (`laws.lines`). The paper takes
-exp(-l) by the R2 in the sample; here the transform with the lowest error on mixtures left out one at a time is taken.
+"Additional Experiments on Downstream Tasks"), or by a sigmoid above its chance level (`laws.task_curves`). The paper
+takes exp(-l) by the R2 in the sample; here the transform with the lowest error on mixtures left out one at a time is.
 Rows of one mixture stand or fall together: they are held out together, and the degrees of freedom count mixtures.
 
 Axes: S scores, G mixtures, B replicates, T tasks.
@@ -28,7 +28,7 @@ from shapleymix.display import Tabular, cut, short, text_table
 from shapleymix.errors import DataError, Fault, FitError, UsageError, caution, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs, one_log
-from shapleymix.laws.lines import CODES, SIGMOID, TRANSFORMS, Lines, Transform
+from shapleymix.laws.task_curves import CODES, SIGMOID, TRANSFORMS, TaskCurves, Transform
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
@@ -136,13 +136,13 @@ class Calibration(Record):
     @property
     def formula(self) -> str:
         """The line as it is printed: `4.03 exp(-l) + 0.098`."""
-        if self.shape.bent:
+        if self.shape.is_sigmoid:
             return f"{self.chance:.3g} + {1 - self.chance:.3g} / (1 + exp({self.a:.3g} l - {self.b:.3g}))"
         return f"{self.a:.4g} {self.shape.formula} {'-' if self.b < 0 else '+'} {abs(self.b):.3g}"
 
     def score(self, loss: FloatArray | float) -> FloatArray:
         """Predicted scores at losses."""
-        guess = self.chance if self.shape.bent else 0.0
+        guess = self.chance if self.shape.is_sigmoid else 0.0
         return self.shape.score(
             np.asarray(loss, dtype=float), np.asarray(self.a), np.asarray(self.b), np.asarray(guess)
         )
@@ -192,11 +192,11 @@ class Downstream(Tabular, Record):
         return np.array([(one.losses.min(), one.losses.max()) for one in self.calibrations])
 
     @cached_property
-    def lines(self) -> Lines:
-        """The fitted lines (T,)."""
-        return self._lines(*(np.array([getattr(one, name) for one in self.calibrations]) for name in ("a", "b")))
+    def curves(self) -> TaskCurves:
+        """The fitted curves (T,)."""
+        return self._curves(*(np.array([getattr(one, name) for one in self.calibrations]) for name in ("a", "b")))
 
-    def drawn(self, replicates: int) -> Lines:
+    def drawn(self, replicates: int) -> TaskCurves:
         """Lines (B, T) drawn about the fitted ones by Student's t, beside the replicates of a law.
 
         A slope keeps its sign and a share of its size: no line is drawn that scores worse for a lower loss.
@@ -209,7 +209,7 @@ class Downstream(Tabular, Record):
             scale = np.sqrt(one.dof / rng.chisquare(one.dof, replicates))
             drawn[:, :, t] = np.array([[one.a], [one.b]]) + scale * (root @ rng.standard_normal((2, replicates)))
         middle = np.array([one.losses.mean() for one in self.calibrations])
-        return self._lines(*self._kept_falling(drawn[0], drawn[1], middle))
+        return self._curves(*self._kept_falling(drawn[0], drawn[1], middle))
 
     def weights(
         self, given: Mapping[str, float | str] | str | None = None, objective: str = "mean"
@@ -298,13 +298,13 @@ class Downstream(Tabular, Record):
         told = [cut(f"warning: {text}") for text in self.warnings[:3]]
         return "\n".join([f"Downstream: {len(self.calibrations)} tasks and targets", *text_table(shown), *told])
 
-    def _lines(self, a: FloatArray, b: FloatArray) -> Lines:
-        guess = np.array([one.chance if one.shape.bent else 0.0 for one in self.calibrations])
-        return Lines(a, b, guess, np.array([CODES[one.transform] for one in self.calibrations]))
+    def _curves(self, a: FloatArray, b: FloatArray) -> TaskCurves:
+        guess = np.array([one.chance if one.shape.is_sigmoid else 0.0 for one in self.calibrations])
+        return TaskCurves(a, b, guess, np.array([CODES[one.transform] for one in self.calibrations]))
 
     def _kept_falling(self, a: FloatArray, b: FloatArray, middle: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Drawn lines (B, T) whose slopes keep their sign, turned about what they say of the middle loss."""
-        fitted = self.lines.a
+        fitted = self.curves.a
         kept = np.where(fitted > 0, np.maximum(a, LEAST_SLOPE * fitted), np.minimum(a, LEAST_SLOPE * fitted))
         at = np.array([one.shape.value(loss) for one, loss in zip(self.calibrations, middle, strict=True)])
         return kept, b + (a - kept) * at
@@ -362,7 +362,7 @@ def lines_of(points: Points) -> dict[str, tuple[Tried, FloatArray]]:
 
     A sigmoid is tried where the chance level is known.
     """
-    kinds = [one for one in TRANSFORMS.values() if not (one.bent and np.isnan(points.chance))]
+    kinds = [one for one in TRANSFORMS.values() if not (one.is_sigmoid and np.isnan(points.chance))]
     return {one.name: _line(points, one) for one in kinds}
 
 
@@ -374,7 +374,7 @@ def _calibrated(points: Points, only: Transform | None) -> Calibration:
         else min((one for one, _ in lines.values()), key=lambda one: round(one.held_out, 12))
     )
     shape, mixtures = TRANSFORMS[best.transform], len(np.unique(points.groups))
-    guess = points.chance if shape.bent else 0.0
+    guess = points.chance if shape.is_sigmoid else 0.0
     at = (np.asarray(best.a), np.asarray(best.b), np.asarray(guess))
     residual = points.score - shape.score(points.loss, *at)
     rows = len(residual)
@@ -395,8 +395,8 @@ def _calibrated(points: Points, only: Transform | None) -> Calibration:
 def _line(points: Points, shape: Transform) -> tuple[Tried, FloatArray]:
     """A transform's line through all scores, and its errors on mixtures left out one at a time."""
     groups = np.unique(points.groups)
-    guess = np.asarray(points.chance if shape.bent else 0.0)
-    through = _bent if shape.bent else _straight
+    guess = np.asarray(points.chance if shape.is_sigmoid else 0.0)
+    through = _bent if shape.is_sigmoid else _straight
     a, b = through(points, shape, np.ones(len(points.score), dtype=bool))
     misses = np.empty(len(points.score))
     for group in groups:
@@ -434,7 +434,7 @@ def _bent(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, flo
 def _jacobian(points: Points, shape: Transform, at: tuple[FloatArray, FloatArray, FloatArray]) -> FloatArray:
     """Derivatives (S, 2) of the scores by a and b."""
     g = shape.value(points.loss)
-    if not shape.bent:
+    if not shape.is_sigmoid:
         return np.stack([g, np.ones_like(g)], axis=1)
     share = (shape.score(points.loss, *at) - at[2]) / (1 - at[2])
     steep = (1 - at[2]) * share * (1 - share)
@@ -449,7 +449,7 @@ def _why_not(points: Points, only: Transform | None) -> str:
     for what, values in (("loss", points.loss), ("score", points.score)):
         if np.ptp(values) <= 1e-9 * np.abs(values).max():
             return f"the {what} is the same in all runs"
-    if only is not None and only.bent and np.isnan(points.chance):
+    if only is not None and only.is_sigmoid and np.isnan(points.chance):
         return f"the {SIGMOID} needs the score of a guess (chance)"
     return ""
 

@@ -11,7 +11,7 @@ import pytest
 from known_fits import Bumpy
 
 import shapleymix as sm
-from shapleymix.laws.lines import TRANSFORMS, Lines
+from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
 from shapleymix.mixing.problem import problem
 from shapleymix.mixing.question import BELOW
 
@@ -99,7 +99,7 @@ class Tasks(SimpleNamespace):
         return np.array([targets.index(label.partition("/")[2]) for label in self.labels])
 
     def drawn(self, count):
-        return Lines(*(np.broadcast_to(one, (count, 2)) for one in self.lines[:2]), *self.lines[2:])
+        return TaskCurves(*(np.broadcast_to(one, (count, 2)) for one in self.curves[:2]), *self.curves[2:])
 
     def weights(self, given, objective):
         return dict.fromkeys(self.labels, 0.5)
@@ -107,9 +107,9 @@ class Tasks(SimpleNamespace):
 
 def tasks(shape: str, a: float, b: float) -> Tasks:
     code = float(list(TRANSFORMS).index(shape))
-    lines = Lines(np.full(2, a), np.full(2, b), np.full(2, 0.25), np.full(2, code))
+    lines = TaskCurves(np.full(2, a), np.full(2, b), np.full(2, 0.25), np.full(2, code))
     known = {"scatter": np.full(2, 0.01), "calibrated": np.array([[1.0, 4.0]] * 2)}
-    return Tasks(labels=("cloze/en", "cloze/zh"), targets=("en", "zh"), lines=lines, **known)
+    return Tasks(labels=("cloze/en", "cloze/zh"), targets=("en", "zh"), curves=lines, **known)
 
 
 @pytest.mark.parametrize(("shape", "a", "b"), [("minus", 0.2, 1.0), ("log", -0.3, 0.9), ("sigmoid", 2.0, 5.0)])

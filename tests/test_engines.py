@@ -9,8 +9,8 @@ import pytest
 from known_fits import BOUNDS, KINDS, bounds_of, goal_of, pieces_of, second
 
 from shapleymix.errors import SolveError
-from shapleymix.laws.lines import TRANSFORMS, Lines
 from shapleymix.laws.pieces import Pieces
+from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
 from shapleymix.mixing.barrier import minimise
 from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
 from shapleymix.mixing.goal import Goal
@@ -182,6 +182,6 @@ def test_another_solver_finds_nothing_better_for_scores(bounds, worst):
     goal = goal_of("based", bounds, 1, worst=worst, M=5)
     T = goal.pieces.n_targets
     code = float(list(TRANSFORMS).index("sigmoid"))
-    lines = Lines(np.full(T, 1.2), np.full(T, 2.0), np.full(T, 0.25), np.full(T, code))
+    lines = TaskCurves(np.full(T, 1.2), np.full(T, 2.0), np.full(T, 0.25), np.full(T, code))
     goal = replace(goal, law=goal.pieces.scored(lines, np.arange(T)))
     assert solve(goal)[0].certificate.objective <= second(goal) + 1e-6

@@ -12,7 +12,7 @@ from simulated import log_of, mixtures
 from shapleymix.fitting.fit import fit
 from shapleymix.fitting.unknowns import Levels, completed, drawn_exponents
 from shapleymix.laws import LAWS
-from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
+from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
 from shapleymix.laws.learned_base import LearnedBase
 
 CORES = [name for name, law in LAWS.items() if issubclass(law, CoreLaw)]
@@ -87,11 +87,11 @@ def test_one_budget_goes_on_as_the_public_runs_do():
     p, step = np.full((1, 4), 0.25), 1e-4
     log_losses = [np.log(law(p, LOW * factor, TOKENS))[:, 0] for factor in (np.exp(-step), np.exp(step))]
     slope = -(log_losses[1] - log_losses[0]) / (2 * step)
-    assert np.median(slope) == pytest.approx(SLOPE["N"].center, rel=0.05)
+    assert np.median(slope) == pytest.approx(SLOPE_PRIOR["N"].center, rel=0.05)
     low, middle = np.quantile(slope, [0.25, 0.5])  # of the steepest E leaves no room for some
-    assert middle - low == pytest.approx(-norm.ppf(0.25) * SLOPE["N"].spread, rel=0.1)
+    assert middle - low == pytest.approx(-norm.ppf(0.25) * SLOPE_PRIOR["N"].spread, rel=0.1)
     assert slope.min() == pytest.approx(LEAST_SLOPE, rel=0.05)
-    assert np.median(law.alpha) == pytest.approx(np.exp(EXPONENT["N"].center), rel=0.05)
+    assert np.median(law.alpha) == pytest.approx(np.exp(EXPONENT_PRIOR["N"].center), rel=0.05)
 
 
 def slopes_of(law: CoreLaw, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -112,10 +112,10 @@ def test_one_budget_goes_on_as_public_runs_do_where_the_core_is_a_factor(name):
     drawn = spread_out(found.law, 2000, levels, seed=0)
     for law, near in ((found.law, 0.03), (drawn, 0.1)):
         by_size, by_data = (np.median(slope.reshape(-1, 4), axis=0) for slope in slopes_of(law, levels.p))
-        np.testing.assert_allclose(by_size, SLOPE["N"].center, rtol=near)
-        assert by_data == pytest.approx(np.exp(SLOPE["D"].center), rel=near)
+        np.testing.assert_allclose(by_size, SLOPE_PRIOR["N"].center, rtol=near)
+        assert by_data == pytest.approx(np.exp(SLOPE_PRIOR["D"].center), rel=near)
     steep = slopes_of(drawn, levels.p)[0].std(axis=0)
-    assert (steep > 0.6 * SLOPE["N"].spread).all(), "the draws are as unsure as the belief"
+    assert (steep > 0.6 * SLOPE_PRIOR["N"].spread).all(), "the draws are as unsure as the belief"
     assert (slopes_of(found.replicates, levels.p)[0] > 0.9 * LEAST_SLOPE).all()
 
 
@@ -135,7 +135,9 @@ def test_intervals_hold_the_truth_beyond_two_sizes(seed):
     for number in range(4):
         truth, _, log = log_of("chinchilla", rows=40, sizes=(1e8, 3e8), tokens=(1e9, 3e9, 9e9), noise=3e-3, seed=number)
         assert isinstance(truth, CoreLaw)
-        drawn = truth.replaced(alpha=np.exp(EXPONENT["N"].center + EXPONENT["N"].spread * rng.standard_normal(4)))
+        drawn = truth.replaced(
+            alpha=np.exp(EXPONENT_PRIOR["N"].center + EXPONENT_PRIOR["N"].spread * rng.standard_normal(4))
+        )
         scale = 0.3 * truth.E * 1e8**drawn.alpha
         law = drawn.replaced(A=scale)
         loss = law(log.p, log.N, log.D) * np.exp(3e-3 * rng.standard_normal(log.loss.shape))

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from shapleymix.errors import SolveError
-from shapleymix.laws.lines import CODES, Lines
 from shapleymix.laws.pieces import Pieces, effective, effective_slopes
+from shapleymix.laws.task_curves import CODES, TaskCurves
 
 UNIQUE, RATE = np.array([0.02, 0.1, np.inf, 0.4]), 0.2
 P, W = np.array([0.3, 0.35, 0.2, 0.15]), np.array([0.5, 0.2, 0.3])
-LINES = Lines(np.array([0.3, 2.0, 1.5]), np.array([0.8, 4.0, -0.2]), np.array([0.0, 0.25, 0.0]),
+LINES = TaskCurves(np.array([0.3, 2.0, 1.5]), np.array([0.8, 4.0, -0.2]), np.array([0.0, 0.25, 0.0]),
               np.array([CODES[name] for name in ("minus", "sigmoid", "exp")]))  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from shapleymix.errors import UsageError
 from shapleymix.fitting.evidence import harmed_by
 from shapleymix.fitting.surface import Regime
 from shapleymix.laws import LAWS
-from shapleymix.laws.core import HARM, WORTH
+from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
 from shapleymix.laws.pieces import effective, harmful
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.solving import solve
@@ -33,7 +33,9 @@ WORN = [name for name, law in LAWS.items() if law.takes_repetition and name != "
 def test_pieces_with_a_supply_are_convex_have_true_slopes_and_proved_optima(name: str, bounds: str, seed: int):
     rng, given = np.random.default_rng([seed, WORN.index(name), BOUNDS.index(bounds)]), inputs(4, 3, seed)
     supply = np.where(rng.random(4) < 0.3, np.inf, 10 ** rng.uniform(-2.5, -0.2, 4))
-    symbols = np.append(rng.normal(HARM.center, HARM.spread), rng.normal(WORTH.center, WORTH.spread, 4))
+    symbols = np.append(
+        rng.normal(HARM_PRIOR.center, HARM_PRIOR.spread), rng.normal(WORTH_PRIOR.center, WORTH_PRIOR.spread, 4)
+    )
     size, tokens = 10 ** rng.uniform(7, 9.5), 10 ** rng.uniform(8.5, 10.5)
     law = true_law(name, given, seed)
     regime = Regime(law, None, size, tokens, supply, symbols, None, harmed_by(given.sources, given.targets))
@@ -78,7 +80,7 @@ def test_the_worth_and_the_harm_of_the_simulation_are_found(log: RunLog, found: 
     assert known.mixed
     assert known.replicates is not None
     assert np.abs(known.symbols - SYMBOLS).max() < 0.3
-    assert np.std(known.replicates[:, 1:], axis=0).max() < WORTH.spread / 2
+    assert np.std(known.replicates[:, 1:], axis=0).max() < WORTH_PRIOR.spread / 2
     assert [row[:3] for row in found.parameters()[-4:]] == [
         ("h", None, "*"),
         *(("R*", one, "*") for one in log.sources),
@@ -105,8 +107,8 @@ def test_a_log_without_repetition_is_fitted_as_before_and_leaves_the_prior():
     assert known is not None
     assert known.replicates is not None
     assert not known.told
-    assert known.symbols[0] == HARM.center
-    assert 0.8 < np.std(known.replicates[:, 0]) / HARM.spread < 1.2
+    assert known.symbols[0] == HARM_PRIOR.center
+    assert 0.8 < np.std(known.replicates[:, 0]) / HARM_PRIOR.spread < 1.2
     assert one.summary() == other.summary()
     mix = optimize(one, N, D, available={"en": 1e7})
     assert mix.p_low[0] < mix.p[0] < mix.p_high[0]

@@ -10,7 +10,7 @@ from scipy.optimize import curve_fit
 from scipy.stats import linregress
 
 import shapleymix as sm
-from shapleymix.laws.lines import TRANSFORMS
+from shapleymix.laws.task_curves import TRANSFORMS
 from shapleymix.scores import Points, lines_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -96,7 +96,7 @@ def test_faults_have_their_place(tmp_path: Path, change: dict[str, str], column:
 def test_drawn_lines_spread_as_their_covariance_and_keep_their_sign() -> None:
     tasks = sm.calibrate_scores(FIXTURES / "multilingual5_runs.csv", FIXTURES / "multilingual5_scores.csv")
     drawn = tasks.drawn(4000)
-    assert (np.sign(drawn.a) == np.sign(tasks.lines.a)).all()
+    assert (np.sign(drawn.a) == np.sign(tasks.curves.a)).all()
     for t, one in enumerate(tasks.calibrations):
         wide = one.covariance[0, 0] * one.dof / (one.dof - 2)
         assert drawn.a[:, t].var() == pytest.approx(wide, rel=0.2)

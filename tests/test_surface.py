@@ -13,8 +13,8 @@ from simulated import mixtures
 from shapleymix.fitting.fit import Fit, fit
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.surface import Surface, as_surface, gain_between
-from shapleymix.laws.lines import CODES, Lines
 from shapleymix.laws.pieces import Pieces
+from shapleymix.laws.task_curves import CODES, TaskCurves
 from shapleymix.tables.run_reading import read_runs
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -42,14 +42,14 @@ class Tasks:
         return np.array([[0.1, 10.0], [0.1, 10.0]])
 
     @property
-    def lines(self) -> Lines:
+    def curves(self) -> TaskCurves:
         shape = np.array([CODES["minus"], CODES["sigmoid"]])
-        return Lines(np.array([0.1, 2.0]), np.array([1.0, 4.0]), np.array([0.0, 0.25]), shape)
+        return TaskCurves(np.array([0.1, 2.0]), np.array([1.0, 4.0]), np.array([0.0, 0.25]), shape)
 
-    def drawn(self, count: int) -> Lines:
-        a, b, guess, shape = self.lines
+    def drawn(self, count: int) -> TaskCurves:
+        a, b, guess, shape = self.curves
         wobble = 1 + 0.02 * np.random.default_rng(0).standard_normal((count, 2))
-        return Lines(a * wobble, b * wobble, guess, shape)
+        return TaskCurves(a * wobble, b * wobble, guess, shape)
 
 
 @cache
@@ -147,7 +147,7 @@ def test_errors_of_tasks_are_curves_of_losses():
     plain = found.at(surface.N, surface.D)
     tasks = surface.score
     assert tasks is not None
-    np.testing.assert_allclose(surface.mean(p), tasks.lines.errors(plain.mean(p)[:, [0, 0]]), rtol=1e-13)
+    np.testing.assert_allclose(surface.mean(p), tasks.curves.errors(plain.mean(p)[:, [0, 0]]), rtol=1e-13)
     sharp = replace(surface, score=Tasks(tasks.targets, noisy=False))
     assert (sharp.sample(p).std(axis=0) < surface.sample(p).std(axis=0)).all()
 

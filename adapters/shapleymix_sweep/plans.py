@@ -32,7 +32,7 @@ import numpy as np
 import shapleymix as sm
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
 from shapleymix.files import atomic_write
-from shapleymix.laws.core import HARM
+from shapleymix.laws.core import HARM_PRIOR
 from shapleymix.tables.sheets import bytes_of
 from shapleymix.tables.words import Amounts, amounts, parse_size
 from shapleymix_sweep.mixtures import Mixtures
@@ -299,7 +299,7 @@ def _epochs_lacking(runs: Sequence[PlannedRun], unique: Pools) -> Iterator[str]:
     for name, pool in unique.items():
         largest = max(runs, key=lambda run: run.D * run.N)
         epochs = max(run.mixture[name] * run.D / pool for run in runs)
-        room = BEST_HARM * pool**2 / (np.exp(HARM.center) * largest.N * largest.D)
+        room = BEST_HARM * pool**2 / (np.exp(HARM_PRIOR.center) * largest.N * largest.D)
         best = pool / largest.D + room ** (1 / 3)
         expected = best * largest.D / pool
         if best < 1 and epochs < expected:

@@ -20,7 +20,7 @@ from shapleymix.errors import DataError, Location
 from shapleymix.fitting.settings import ALL, FINAL, Settings
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
-from shapleymix.laws.core import HARM, WORTH, Chinchilla, CoreLaw
+from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR, Chinchilla, CoreLaw
 from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
@@ -147,9 +147,9 @@ ALIKE = 0.5
 def believed(sources: int) -> tuple[FloatArray, FloatArray]:
     """Centre (H,) and covariance (H, H) of the shared symbols before any run."""
     covariance = np.zeros((1 + sources, 1 + sources))
-    covariance[0, 0] = HARM.spread**2
-    covariance[1:, 1:] = WORTH.spread**2 * (ALIKE + (1 - ALIKE) * np.eye(sources))
-    return np.append(HARM.center, np.full(sources, WORTH.center)), covariance
+    covariance[0, 0] = HARM_PRIOR.spread**2
+    covariance[1:, 1:] = WORTH_PRIOR.spread**2 * (ALIKE + (1 - ALIKE) * np.eye(sources))
+    return np.append(HARM_PRIOR.center, np.full(sources, WORTH_PRIOR.center)), covariance
 
 
 @dataclass(frozen=True)

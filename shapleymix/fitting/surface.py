@@ -22,8 +22,8 @@ from shapleymix.fitting.evidence import harms
 from shapleymix.fitting.noise import first_alike
 from shapleymix.laws import Law
 from shapleymix.laws.core import CoreLaw
-from shapleymix.laws.lines import Lines
 from shapleymix.laws.pieces import Pieces, effective, harmful
+from shapleymix.laws.task_curves import TaskCurves
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 
@@ -45,7 +45,7 @@ class Score(Protocol):
         ...
 
     @property
-    def lines(self) -> Lines:
+    def curves(self) -> TaskCurves:
         """The curves."""
         ...
 
@@ -64,7 +64,7 @@ class Score(Protocol):
         """(T, 2) lowest and highest loss that a curve was drawn through."""
         ...
 
-    def drawn(self, count: int) -> Lines:
+    def drawn(self, count: int) -> TaskCurves:
         """So many draws of curves as the scores leave possible, (count, T); the same on every call."""
         ...
 
@@ -255,7 +255,7 @@ class Surface:
     def mean(self, p: FloatArray) -> FloatArray:
         """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
         found = np.stack([self.known.losses(one) for one in np.atleast_2d(p)])
-        return found if self.score is None else self.score.lines.errors(found[:, self.places])
+        return found if self.score is None else self.score.curves.errors(found[:, self.places])
 
     def sample(self, p: FloatArray, *, runs: bool = True) -> FloatArray:
         """Losses, or error rates, (S, R, K), joint over mixtures (R, M) and targets; the same bytes on every call.
@@ -320,10 +320,10 @@ class Surface:
         """Samples of error rates (S, T) from those of losses (S, K) of a question's mixture of that number."""
         assert self.score is not None
         if len(losses) == 1:
-            return self.score.lines.errors(losses[:, self.places])
+            return self.score.curves.errors(losses[:, self.places])
         count = len(losses) if self.draws is None else self.draws.batch[0]
-        lines = self.score.drawn(count).take(np.repeat(np.arange(count), len(losses) // count))
-        errors = lines.errors(losses[:, self.places])
+        curves = self.score.drawn(count).take(np.repeat(np.arange(count), len(losses) // count))
+        errors = curves.errors(losses[:, self.places])
         if not runs:
             return errors
         drawn = np.random.default_rng([0, Stream.SCORES, mixture]).standard_normal(errors.shape)
@@ -386,9 +386,9 @@ def with_score(surface: Surface, score: Score) -> Surface:
         surface,
         targets=score.labels,
         measure="error",
-        pieces=None if pieces is None else pieces.scored(score.lines, places),
+        pieces=None if pieces is None else pieces.scored(score.curves, places),
         draws=None if draws is None else draws.scored(score.drawn(draws.batch[0]), places),
-        absent=None if absent is None else absent.scored(score.lines, places),
+        absent=None if absent is None else absent.scored(score.curves, places),
         own=surface.own[places],
         edge=surface.edge[places],
         score=score,

@@ -10,7 +10,7 @@ beyond, so that intervals are as wide as what is not known (see `Coverage.told`)
 Through the losses at two values of N passes a curve for every exponent, and through those at one value a curve for
 every exponent and every size of the term: no run tells them apart, so what is believed of them before the fit is also
 what is believed after it. The fitted law takes the centre of that belief, each replicate draws from it and is bent to
-it (`CoreLaw.bent`), and an interval thus opens with the distance from the runs, for every law with Chinchilla's core.
+it (`CoreLaw.with_exponent`), so that an interval opens with the distance from the runs, for every law with that core.
 
 A slope is that of the whole loss, at the mean mixture. The term of a budget of one value is carved out of E and goes no
 further than E allows.
@@ -34,7 +34,7 @@ from shapleymix.fitting.evidence import levels
 from shapleymix.fitting.least_squares import Prior
 from shapleymix.laws import Inputs, Law, Observations, Parameter
 from shapleymix.laws.base import ABSURD, Budget, Knobs
-from shapleymix.laws.core import EXPONENT, LEAST_SLOPE, SLOPE, CoreLaw
+from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
@@ -360,7 +360,7 @@ def completed(law: Law, levels: Levels) -> Law:
         return law
     for budget, values in levels.untold(type(law)).items():
         if len(values) == 1:
-            exponent = np.full(np.shape(law.E), np.exp(EXPONENT[budget].center))
+            exponent = np.full(np.shape(law.E), np.exp(EXPONENT_PRIOR[budget].center))
             law = _gone_on(law, levels, budget, exponent, _slope(budget, np.zeros_like(exponent)))
     return law
 
@@ -371,11 +371,11 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
         return law
     rng, other = (np.random.default_rng([seed, Stream.EXPONENTS, one]) for one in (0, 1))
     for budget, values in levels.untold(type(law)).items():
-        belief = EXPONENT[budget]
+        belief = EXPONENT_PRIOR[budget]
         exponent = np.exp(belief.center + belief.spread * _drawn(rng, np.shape(law.E)))
         slope = _slope(budget, _drawn(rng, np.shape(law.E)))
         if len(values) == 1:
-            loose = law.loosened(budget, float(values[0]), _drawn(other, np.shape(law.E)))
+            loose = law.redrawn(budget, float(values[0]), _drawn(other, np.shape(law.E)))
             steeper = _slopes(loose, levels, budget) - _slopes(law, levels, budget)
             law, slope = loose, np.maximum(slope - steeper, LEAST_SLOPE)
         law = _gone_on(law, levels, budget, exponent, slope)
@@ -408,7 +408,7 @@ def _drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
 
 def _slope(budget: Budget, apart: FloatArray) -> FloatArray:
     """How steeply the loss falls with a budget, so many standard deviations from the centre of what is believed."""
-    believed = SLOPE[budget].center + SLOPE[budget].spread * apart
+    believed = SLOPE_PRIOR[budget].center + SLOPE_PRIOR[budget].spread * apart
     return np.exp(believed) if budget == "D" else np.maximum(believed, LEAST_SLOPE)
 
 
@@ -416,7 +416,7 @@ def _gone_on(law: CoreLaw, levels: Levels, budget: Budget, exponent: FloatArray,
     """The law with another exponent of a budget, and where the runs hold one value of it with such a slope there."""
     middle = [np.exp(np.log(values).mean(keepdims=True)) for values in (levels.N, levels.D)]
     loss, values = _loss_in_core(law, levels.p, *middle), levels.N if budget == "N" else levels.D
-    return law.bent(budget, values, exponent, slope / exponent * loss)
+    return law.with_exponent(budget, values, exponent, slope / exponent * loss)
 
 
 def _loss_in_core(law: CoreLaw, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ A law is a frozen dataclass whose fields are the paper's symbols. A field "per t
 (..., K), a field "per source and target" (..., M, K); leading axes are replicates. The law itself is `__call__`, and
 reads like the equation; target j's loss depends on column j of every symbol and on nothing else. That and the symbols
 are all that a law must state: its derivative is taken numerically unless it gives its own `expansion`, the search
-begins where the symbols say, and it is optimised by a general search unless its `terms` state convex pieces.
+begins where the symbols say, and it is optimised by a general search unless its `pieces` state convex ones.
 """
 
 from __future__ import annotations

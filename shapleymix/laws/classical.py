@@ -43,7 +43,7 @@ class TransferLaw(CoreLaw):
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
-        core = law.fall(N, D)
+        core = law.core_loss(N, D)
         return Pieces("power", np.zeros(core.shape), core, law.gamma, law.phi())
 
 
@@ -234,7 +234,7 @@ class Exponential(CoreLaw):
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
-        return Pieces("exponential", law.fall(N, D), law.k, np.ones_like(law.k), law.t)
+        return Pieces("exponential", law.core_loss(N, D), law.k, np.ones_like(law.k), law.t)
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
@@ -269,7 +269,7 @@ class Additive(CoreLaw):
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
         one = np.ones(np.shape(law.E))
-        return Pieces("power", law.fall(N, D), one, one, law.coefficients, law.g)
+        return Pieces("power", law.core_loss(N, D), one, one, law.coefficients, law.g)
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:

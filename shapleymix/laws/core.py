@@ -18,14 +18,14 @@ import numpy as np
 from shapleymix.laws.base import Belief, Budget, Law, fitted
 from shapleymix.records import FloatArray
 
-EXPONENT: Mapping[Budget, Belief] = {"N": Belief(np.log(0.2), 0.5), "D": Belief(np.log(0.5), 0.36)}
+EXPONENT_PRIOR: Mapping[Budget, Belief] = {"N": Belief(np.log(0.2), 0.5), "D": Belief(np.log(0.5), 0.36)}
 """Of the logarithms of alpha and beta before any run.
 
 Centres: what serves best where one size of a mixture log is left out (see above). Spreads: those of eight public
 isoFLOP suites around them (Epoch's Chinchilla, ml-scalefit, Llama 3 twice, Marin three times, misfitting), whose alpha
 is .31 to .71 and beta .33 to .69 when each is fitted by `chinchilla`, as `bench_coverage.py` prints.
 """
-SLOPE: Mapping[Budget, Belief] = {"N": Belief(0.06, 0.045), "D": Belief(np.log(0.06), 0.4)}
+SLOPE_PRIOR: Mapping[Budget, Belief] = {"N": Belief(0.06, 0.045), "D": Belief(np.log(0.06), 0.4)}
 """Of `-d log L / d log N` itself, and of the logarithm of `-d log L / d log D`.
 
 In the middle of these suites .03 to .07 and .03 to .07, in the mixture logs .05 to .09 and .06 to .16. Models of 24,000
@@ -33,10 +33,10 @@ parameters on a million bytes gain but .02 from N: a slope may be next to nothin
 without holding slopes that were never seen; this one is twice as wide as the logs', since they are few.
 """
 LEAST_SLOPE = 0.002
-WORTH = Belief(np.log(40.0), 0.8)
+WORTH_PRIOR = Belief(np.log(40.0), 0.8)
 """Of the logarithm of R*, the epochs beyond which a repeated token is worth little. Muennighoff et al. 2023 give 15.4
 with harm left out; with it, repeats are worth more and harm more."""
-HARM = Belief(-5.0, 1.5)
+HARM_PRIOR = Belief(-5.0, 1.5)
 """Of the logarithm of h: five public logs and ours give -7.3 to -3.7; strong weight decay lowers it."""
 FLATTEST, STEEPEST = 0.02, 3.0  # exponents of any curve that runs show
 
@@ -58,7 +58,7 @@ class CoreLaw(Law):
         with np.errstate(over="ignore"):  # infinite where a budget near zero makes it so
             return self.E, self.A * power(N, -self.alpha), self.B * power(D, -self.beta)
 
-    def fall(self, N: FloatArray, D: FloatArray) -> FloatArray:
+    def core_loss(self, N: FloatArray, D: FloatArray) -> FloatArray:
         """C(N, D) of such a law."""
         constant, by_size, by_data = self.parts(N, D)
         return constant + by_size + by_data
@@ -75,7 +75,7 @@ class CoreLaw(Law):
     def core(self, N: FloatArray, D: FloatArray) -> FloatArray:
         """C at budgets (R,), shape (..., R, K)."""
         law, N, D = self.at(N, D)
-        return law.fall(N, D)
+        return law.core_loss(N, D)
 
     def with_harm(
         self, log_loss: FloatArray, slopes: dict[str, FloatArray], harm: FloatArray, N: FloatArray, D: FloatArray
@@ -89,7 +89,7 @@ class CoreLaw(Law):
         found = {name: by * (share if by.ndim == share.ndim else share[..., None, :]) for name, by in slopes.items()}
         return np.log(whole), found | {name: found[name] + (1 - share) * by for name, by in by_core.items()}
 
-    def bent(self, budget: Budget, levels: FloatArray, exponent: FloatArray, amount: FloatArray) -> Self:
+    def with_exponent(self, budget: Budget, levels: FloatArray, exponent: FloatArray, amount: FloatArray) -> Self:
         """The same losses at the one or two `levels` (plain units) of a budget, with another exponent (..., K) of it.
 
         No run at these levels can tell the two laws apart, whatever its mixture. With one level, `amount` (..., K) is
@@ -110,10 +110,10 @@ class CoreLaw(Law):
             return self.replaced(E=whole - amount, A=size, alpha=exponent)
         return self.replaced(E=whole - amount, B=size, beta=exponent)
 
-    def loosened(self, budget: Budget, level: float, apart: FloatArray) -> Self:
+    def redrawn(self, budget: Budget, level: float, apart: FloatArray) -> Self:
         """The same losses at the one `level` (plain units) of a budget, with symbols drawn that it cannot tell.
 
-        The core's own are drawn by `bent`; a law in which the budget does more has these besides.
+        The core's own are drawn by `with_exponent`; a law in which the budget does more has these besides.
 
         Parameters
         ----------

@@ -27,7 +27,7 @@ import numpy as np
 
 from shapleymix.laws.base import Belief, Budget, Inputs, Knobs, Observations, fitted, given, require_transfer
 from shapleymix.laws.classical import TransferLaw, concavity
-from shapleymix.laws.core import EXPONENT
+from shapleymix.laws.core import EXPONENT_PRIOR
 from shapleymix.laws.pieces import Pieces, log_ratios, powers
 from shapleymix.records import BoolArray, FloatArray
 
@@ -126,7 +126,7 @@ class LearnedBase(TransferLaw):
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
-        growth, core = law.growth(N, D), law.fall(N, D)
+        growth, core = law.growth(N, D), law.core_loss(N, D)
         own = np.where(law.own > 0, growth.factor[..., None, :], 1.0)
         phi = law.phi() * own / growth.scale[..., None, :]
         s = np.broadcast_to(law.exponent(), np.broadcast_shapes(law.exponent().shape, law.u.shape))
@@ -135,7 +135,7 @@ class LearnedBase(TransferLaw):
     def growth(self, N: FloatArray, D: FloatArray) -> Growth:
         """How own data's help has grown at each budget, by a law whose symbols have the axes of N and D."""
         budgets = (self.first_N, self.first_D), (N, self.first_D), (N, D)
-        levels = [np.log(np.clip(self.fall(*at), LEAST, MOST)) for at in budgets]
+        levels = [np.log(np.clip(self.core_loss(*at), LEAST, MOST)) for at in budgets]
         size, data = levels[0] - levels[1], levels[1] - levels[2]
         x = np.clip((self.eta * size + self.zeta * data) / self.gamma, -FURTHEST, FURTHEST)
         own = np.einsum("...mk,...mk->...k", self.phi(), self.own)
@@ -189,7 +189,7 @@ class LearnedBase(TransferLaw):
     def rescaled(self, N0: float, D0: float) -> Self:
         return super().rescaled(N0, D0).replaced(first_N=self.first_N * N0, first_D=self.first_D * D0)
 
-    def loosened(self, budget: Budget, level: float, apart: FloatArray) -> Self:
+    def redrawn(self, budget: Budget, level: float, apart: FloatArray) -> Self:
         share, here = np.clip(GROWTH * apart, -1.0, 1.0), np.full(np.shape(self.E), level)
         return self.replaced(eta=share, first_N=here) if budget == "N" else self.replaced(zeta=share, first_D=here)
 
@@ -200,7 +200,9 @@ class LearnedBase(TransferLaw):
         center = np.where(own, 0.0, knobs["sv"] * knobs["u"] * givens["nsv"])
         shapes = {name: Belief(float(np.log(knobs[name])), sd) for name, sd in SPREADS.items()}
         growth = {"eta": Belief(0.0, GROWTH), "zeta": Belief(0.0, GROWTH)}
-        return shapes | growth | {"alpha": EXPONENT["N"], "beta": EXPONENT["D"], "u": Belief(center, spread)}
+        return (
+            shapes | growth | {"alpha": EXPONENT_PRIOR["N"], "beta": EXPONENT_PRIOR["D"], "u": Belief(center, spread)}
+        )
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:

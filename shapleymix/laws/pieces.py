@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import numpy as np
 
 from shapleymix.errors import SolveError
-from shapleymix.laws.lines import Lines
+from shapleymix.laws.task_curves import TaskCurves
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Pieces:
         their worth; None where no token is repeated.
     harm : array (..., M, K), optional
         What a source's repeated tokens add to the loss, nats by the cube of its ratio beyond `unique`; None for none.
-    lines : Lines, optional
+    curves : TaskCurves, optional
         The curves of tasks: then the targets are tasks, each with the columns of its language, and `losses` are their
         error rates.
     """
@@ -94,7 +94,7 @@ class Pieces:
     unique: FloatArray | None = None
     rate: FloatArray | None = None
     harm: FloatArray | None = None
-    lines: Lines | None = None
+    curves: TaskCurves | None = None
 
     @property
     def n_sources(self) -> int:
@@ -146,7 +146,7 @@ class Pieces:
         Losses are in nats per token, and +inf where a target's Theta is zero. Leading axes broadcast.
         """
         plain = self.plain_losses(p)
-        return plain if self.lines is None else self.lines.errors(plain)
+        return plain if self.curves is None else self.curves.errors(plain)
 
     def objective(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """sum_j w_j loss_j(p) -> (...); a target of weight 0 never counts, even at +inf."""
@@ -196,8 +196,8 @@ class Pieces:
         if self.harm is None:
             return at
         beyond, unit = self._beyond(p)[..., None], self.harm
-        if self.lines is not None:
-            unit = unit * self.lines.slopes(self.plain_losses(p))[0][..., None, :]
+        if self.curves is not None:
+            unit = unit * self.curves.slopes(self.plain_losses(p))[0][..., None, :]
         return at._replace(push=3 * unit * beyond**2, bow=6 * unit * beyond)
 
     def partials(self, p: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
@@ -224,9 +224,9 @@ class Pieces:
 
     def convex_up_to(self, u: FloatArray) -> BoolArray:
         """(..., K) whether each piece is convex in the mixture where losses less their floor are at most u (..., K)."""
-        if self.lines is None:
+        if self.curves is None:
             return np.ones(np.broadcast_shapes(np.shape(u), np.shape(self.floor)), dtype=bool)
-        return self.lines.convex_up_to(u, self.floor, self.kappa)
+        return self.curves.convex_up_to(u, self.floor, self.kappa)
 
     def supplied(self, unique: FloatArray, rate: FloatArray | float, harm: FloatArray | None = None) -> Self:
         """The same law where sources have a share `unique` (..., M) of D in unique tokens.
@@ -253,9 +253,9 @@ class Pieces:
             raise SolveError(message, hint="leave out the available tokens, or fit a law with Theta")
         return replace(self, unique=known, rate=np.asarray(rate) * np.ones(known.shape[-1]), harm=harm)
 
-    def scored(self, lines: Lines, places: IntArray) -> Self:
+    def scored(self, curves: TaskCurves, places: IntArray) -> Self:
         """The error rates of tasks, by their curves and the place (T,) of each one's language among the targets."""
-        return replace(self.select(places), lines=lines)
+        return replace(self.select(places), curves=curves)
 
     def scaled(self, factor: FloatArray) -> Self:
         """The pieces of losses that are `factor` (..., K) times as high."""
@@ -264,8 +264,8 @@ class Pieces:
 
     def select(self, targets: Rows) -> Self:
         """The pieces of some targets only (indices or mask)."""
-        lines = None if self.lines is None else self.lines.select(targets)
-        return self._changed(lambda name, value: value if name in SOURCES else value[..., targets], lines)
+        curves = None if self.curves is None else self.curves.select(targets)
+        return self._changed(lambda name, value: value if name in SOURCES else value[..., targets], curves)
 
     def select_sources(self, sources: Rows) -> Self:
         """The pieces with some sources only, the others at ratio zero (indices or mask)."""
@@ -275,7 +275,7 @@ class Pieces:
                 return value[..., sources]
             return value[..., sources, :] if name in MATRICES else value
 
-        return self._changed(chosen, self.lines)
+        return self._changed(chosen, self.curves)
 
     def flat(self, batch: tuple[int, ...] | None = None) -> Self:
         """The pieces with exactly one leading axis, in C order of `batch` (default: their own)."""
@@ -286,12 +286,12 @@ class Pieces:
             tail = value.shape[-2:] if name in MATRICES else value.shape[-1:]
             return np.broadcast_to(value, shape + tail).reshape((size, *tail))
 
-        return self._changed(flattened, self.lines)
+        return self._changed(flattened, self.curves)
 
     def take(self, members: Rows | slice) -> Self:
         """Some members of the first leading axis; every field must have it (see `flat`)."""
-        lines = None if self.lines is None else self.lines.take(members)
-        return self._changed(lambda name, value: value[members], lines)
+        curves = None if self.curves is None else self.curves.take(members)
+        return self._changed(lambda name, value: value[members], curves)
 
     def to_cvxpy(self, p: Expression) -> tuple[Expression, list[Constraint]]:
         """Losses (K,) as one convex expression in a cvxpy variable p (M,), and the cones that it needs.
@@ -306,7 +306,7 @@ class Pieces:
         """
         import cvxpy as cp
 
-        if self.lines is not None:
+        if self.curves is not None:
             hint = "write them as caps, floors, groups or near, or minimise losses"
             raise SolveError("constraints of your own work for losses, not for scores on tasks", hint=hint)
         q, cones = self._effective_cones(p)
@@ -379,20 +379,20 @@ class Pieces:
             steep = self.scale * self.gamma
             first = -product(steep, inverse_power(theta, self.gamma + 1))
             second = product((self.gamma + 1) * steep, inverse_power(theta, self.gamma + 2))
-        if self.lines is None:
+        if self.curves is None:
             return Slopes(inner, bend, first, second)
         plain = self.floor + self._reducible(theta) if self.harm is None else self.plain_losses(p)
-        once, twice = self.lines.slopes(plain)
+        once, twice = self.curves.slopes(plain)
         with np.errstate(invalid="ignore", over="ignore"):
             curved = np.nan_to_num(product(once, second) + product(twice, first**2), posinf=np.inf)
         return Slopes(inner, bend, product(once, first), np.maximum(curved, 0.0))
 
     def _arrays(self) -> list[tuple[str, FloatArray]]:
         named = [(field.name, getattr(self, field.name)) for field in fields(self)]
-        return [(name, np.asarray(v)) for name, v in named if v is not None and name not in ("form", "lines")]
+        return [(name, np.asarray(v)) for name, v in named if v is not None and name not in ("form", "curves")]
 
-    def _changed(self, change: Callable[[str, FloatArray], FloatArray], lines: Lines | None) -> Self:
-        return replace(self, lines=lines, **{name: change(name, value) for name, value in self._arrays()})
+    def _changed(self, change: Callable[[str, FloatArray], FloatArray], curves: TaskCurves | None) -> Self:
+        return replace(self, curves=curves, **{name: change(name, value) for name, value in self._arrays()})
 
 
 def effective(p: FloatArray, u: FloatArray, rate: FloatArray | float) -> FloatArray:

@@ -134,7 +134,7 @@ def is_convex(goal: Goal) -> bool:
     A loss is highest at a corner, and the corners of the floors' simplex hold all mixtures between them.
     """
     pieces, bounds = goal.pieces, goal.within
-    if pieces.lines is None:
+    if pieces.curves is None:
         return True
     rest, movable = 1 - bounds.lower.sum(), bounds.movable
     ends = bounds.lower + rest * np.eye(len(bounds.lower))[movable]
@@ -168,7 +168,7 @@ def stacked(members: Sequence[Pieces]) -> Pieces:
     first = members[0]
     if all(member is first for member in members) and not first.batch:
         return first
-    names = [field.name for field in fields(first) if field.name not in ("form", "lines")]
+    names = [field.name for field in fields(first) if field.name not in ("form", "curves")]
     values = {name: [getattr(member, name) for member in members] for name in names}
     return replace(first, **{name: np.stack(list(each)) for name, each in values.items() if each[0] is not None})
 
@@ -176,7 +176,7 @@ def stacked(members: Sequence[Pieces]) -> Pieces:
 def _batch(goals: Sequence[Goal]) -> FloatArray:
     lower, upper = (np.stack([getattr(goal.within, side) for goal in goals]) for side in ("lower", "upper"))
     w, pieces = np.stack([goal.w for goal in goals]), stacked([goal.pieces for goal in goals])
-    if pieces.lines is not None and len(goals) > 1:
+    if pieces.curves is not None and len(goals) > 1:
         return np.stack([_batch([goal])[0] for goal in goals])
     anchors = [goal.anchor for goal in goals if goal.anchor is not None]
     return minimise(pieces, w, lower, upper, kl=goals[0].kl, anchor=np.stack(anchors) if anchors else None)

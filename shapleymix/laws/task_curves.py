@@ -54,21 +54,21 @@ class Transform:
     falls: bool
 
     @property
-    def bent(self) -> bool:
+    def is_sigmoid(self) -> bool:
         """Whether scores bend between chance and one: a sigmoid of g, not a line in it."""
         return self.name == SIGMOID
 
     def score(self, loss: FloatArray, a: FloatArray, b: FloatArray, chance: FloatArray) -> FloatArray:
         """Scores at losses; all four broadcast. An infinite loss scores what the limit does, infinity if none."""
         line = a * self.value(loss) + b
-        return chance + (1 - chance) * expit(line) if self.bent else line
+        return chance + (1 - chance) * expit(line) if self.is_sigmoid else line
 
     def slopes(
         self, loss: FloatArray, a: FloatArray, b: FloatArray, chance: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """First and second derivative of the score in the loss."""
         first, second = a * self.first(loss), a * self.second(loss)
-        if not self.bent:
+        if not self.is_sigmoid:
             return first, second
         at = expit(a * self.value(loss) + b)
         steep = (1 - chance) * at * (1 - at)
@@ -101,7 +101,7 @@ SHAPES = tuple(TRANSFORMS.values())
 CODES = {shape.name: float(code) for code, shape in enumerate(SHAPES)}
 
 
-class Lines(NamedTuple):
+class TaskCurves(NamedTuple):
     """The curves of T tasks, with any leading axes: numbers a and b, guess (chance, 0 for a line), codes of shapes."""
 
     a: FloatArray
@@ -142,13 +142,13 @@ class Lines(NamedTuple):
             found |= (self.shape == CODES[name]) & holds & ~np.isnan(u)
         return found
 
-    def take(self, rows: IntArray | BoolArray | slice | int) -> Lines:
+    def take(self, rows: IntArray | BoolArray | slice | int) -> TaskCurves:
         """Some members of the one leading axis."""
-        return Lines(*(value if value.ndim == 1 else value[rows] for value in self))
+        return TaskCurves(*(value if value.ndim == 1 else value[rows] for value in self))
 
-    def select(self, tasks: IntArray | BoolArray | int) -> Lines:
+    def select(self, tasks: IntArray | BoolArray | int) -> TaskCurves:
         """The curves of some tasks."""
-        return Lines(*(value[..., tasks] for value in self))
+        return TaskCurves(*(value[..., tasks] for value in self))
 
     def _numbers(self, tasks: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         return self.a[..., tasks], self.b[..., tasks], self.guess[..., tasks]
