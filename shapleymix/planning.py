@@ -409,7 +409,7 @@ def _inside(area: Polytope, rng: np.random.Generator) -> tuple[FloatArray, Float
             raise UsageError("the bounds exclude the centre of the KL ball", hint="give the distance in l1")
         return area.ball.center, area.ball.center[None]
     costs = np.concatenate([-np.eye(M)[: MOST_CORNERS // 2], rng.standard_normal((MOST_CORNERS // 2, M))])
-    ends = [end[0] for cost in costs if (end := area.least(cost)) is not None]
+    ends = [end[0] for cost in costs if (end := area.minimise_linear(cost)) is not None]
     corners = np.clip(np.stack(ends), area.lower, area.upper)
     return corners.mean(axis=0), corners
 

@@ -13,6 +13,7 @@ from known_fits import Bumpy
 import shapleymix as sm
 from shapleymix.laws.lines import TRANSFORMS, Lines
 from shapleymix.mixing.problem import problem
+from shapleymix.mixing.question import BELOW
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS, COALITIONS = (str(ROOT / f"fixtures/multilingual5_{name}.csv") for name in ("runs", "coalitions"))
@@ -78,8 +79,8 @@ def test_where_every_run_held_a_language_no_optimum_leaves_it_out():
     fit = sm.fit(log, law="exponential", bootstrap=0, folds=0)
     assert fit.absent is None
     for keywords in ({"weights": "en=1,zh=1e-4"}, {"weights": "en=1,zh=1e-4", "caps": "ja=0"}):
-        assert sm.optimize(fit, N, D, **keywords).p[3] >= log.p[:, 3].min() - 1e-12
-    assert sm.optimize(fit, N, D, weights="en=1,zh=1e-4", floors="zh=0").p[3] < log.p[:, 3].min()
+        assert sm.optimize(fit, N, D, **keywords).p[3] >= BELOW * log.p[:, 3].min() - 1e-12
+    assert sm.optimize(fit, N, D, weights="en=1,zh=1e-4", floors="zh=0").p[3] < BELOW * log.p[:, 3].min()
 
 
 def test_without_a_language_the_other_regime_is_what_is_minimised():

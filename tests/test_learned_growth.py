@@ -125,15 +125,17 @@ def test_a_larger_size_is_predicted_better_where_own_data_gain_with_size():
     """Fault: one slope in the mixture at every size: it moved ratio away from what large models make most of."""
     N, D = budgets(90)
     grows = law_of(6).replaced(eta=np.full(M, 0.3), zeta=np.full(M, 0.3)).rescaled(2e6, 1e8)
-    log = log_of(grows, N, D, 1)
-    large = log.N.max() == log.N
-    found = sm.fit(log.select(~large), "learned-base", bootstrap=0).law
-    rest = log.select(large)
-
-    def error(law: Law) -> float:
-        return float(np.abs(np.log(law.losses(rest.p, rest.N, rest.D) / rest.loss)).mean())
-
-    assert error(found) < 0.6 * error(found.replaced(eta=np.zeros(M), zeta=np.zeros(M)))
+    shares = []
+    for seed in range(3):
+        log = log_of(grows, N, D, seed)
+        large = log.N.max() == log.N
+        found, rest = sm.fit(log.select(~large), "learned-base", bootstrap=0).law, log.select(large)
+        level = found.replaced(eta=np.zeros(M), zeta=np.zeros(M))
+        with_growth, without = (
+            np.abs(np.log(law.losses(rest.p, rest.N, rest.D) / rest.loss)).mean() for law in (found, level)
+        )
+        shares.append(with_growth / without)
+    assert np.mean(shares) < 0.6
 
 
 def test_one_budget_tells_no_growth_and_replicates_draw_it():

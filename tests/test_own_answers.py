@@ -33,11 +33,11 @@ WRONG: dict[str, tuple[Change, str]] = {
     "raises": (broken, r"raised RuntimeError at \S+test_own_answers.py:\d+: boom"),
     "nan": (
         lambda losses: losses * np.nan,
-        "gives no loss but nan for target 'en' of run 'run-3'|is undefined on every run",
+        r"gives no loss but nan for target 'en' of run 'run-\d+'|is undefined on every run",
     ),
     "inf": (
         lambda losses: losses + np.inf,
-        "gives no loss but inf for target 'en' of run 'run-3'|is undefined on every run",
+        r"gives no loss but inf for target 'en' of run 'run-\d+'|is undefined on every run",
     ),
     "beyond": (lambda losses: losses * 1e300, r"gives no loss but \S+ for target 'en' of run"),
     "complex": (lambda losses: losses + 0j, "predicts values of type complex128, not losses"),
@@ -157,7 +157,7 @@ def test_a_prediction_that_is_lost_for_one_target_is_refused(log):
     own = Predictor(lambda losses: np.where(np.arange(4) == 2, np.nan, losses))
     entry = compared(log, "chinchilla", own).entries[1]
     assert entry.scores is None
-    assert entry.error == "law 'own' gives no loss but nan for target 'fr' of run 'run-3' (nor one for 23 others)"
+    assert entry.error.startswith("law 'own' gives no loss but nan for target 'fr' of run 'run-")
 
 
 def test_single_losses_that_a_predictor_leaves_out_are_named(log):

@@ -131,7 +131,7 @@ def test_the_least_cost_and_its_duals_agree_by_duality(kind):
     rng = np.random.default_rng(4)
     found = bounds_of(kind, 6, rng)
     for cost in rng.normal(size=(5, 6)):
-        p, duals = found.least(cost)
+        p, duals = found.minimise_linear(cost)
         assert found.violation(p) < 1e-8
         tilt = cost - duals.rows @ found.rows + duals.ball
         s, _ = linear_minimiser(tilt, found.lower, found.upper)

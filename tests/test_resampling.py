@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from simulated import inputs, mixtures, simulate, true_law
@@ -28,15 +26,6 @@ def test_folds_part_the_rows_and_never_a_mixture(log):
         assert len(np.unique(masks.argmax(axis=0)[log.groups == group])) == 1
     sizes = [len(np.unique(log.groups[mask])) for mask in masks]
     assert max(sizes) - min(sizes) <= 1
-
-
-def test_order_of_rows_and_columns_moves_no_fold(log):
-    masks = fold_masks(log, 5)
-    order = np.random.default_rng(0).permutation(len(log))
-    np.testing.assert_array_equal(fold_masks(log.select(order), 5), masks[:, order])
-    columns = np.array([2, 0, 3, 1])
-    turned = replace(log, p=log.p[:, columns], sources=tuple(log.sources[i] for i in columns))
-    np.testing.assert_array_equal(fold_masks(turned, 5), masks)
 
 
 def test_largest_size(log):

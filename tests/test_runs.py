@@ -182,10 +182,10 @@ def test_writing_keeps_what_is_there(tmp_path, fixtures):
 
 def test_mixtures_that_round_to_the_same_step_are_one():
     """Ratios are compared in steps of 1e-4, to the nearest: a floor would part .29996 and .30004."""
-    p = np.array([[0.29996, 0.70004], [0.30004, 0.69996]])
-    log = RunLog(("a", "b"), np.ones(2), np.ones(2), p, np.ones((2, 1)), ("en", "de"), ("en",))
+    p = np.array([[0.29996, 0.70004], [0.30004, 0.69996], [0.5, 0.5]])
+    log = RunLog(("a", "b", "c"), np.ones(3), np.ones(3), p, np.ones((3, 1)), ("en", "de"), ("en",))
     assert log.mixture_keys[0] == log.mixture_keys[1]
-    assert len(set(log.groups.tolist())) == 1
+    assert len(set(log.groups.tolist())) == 2
 
 
 UNIQUE_HEADER = "run,N,D,p_en,p_de,loss_en,tokens_unique_de,tokens_unique_en\n"

@@ -35,7 +35,7 @@ from shapleymix.files import atomic_write
 from shapleymix.laws.core import HARM
 from shapleymix.tables.sheets import bytes_of
 from shapleymix.tables.words import Amounts, amounts, parse_size
-from shapleymix_sweep.mixtures import Floats, Mixtures
+from shapleymix_sweep.mixtures import Mixtures
 
 ENDING, SUFFIX = ".jsonl", "-sweep"
 OUT, LOG, FAILED, CLAIM = "out", "log.txt", "failed", "claim"
@@ -46,6 +46,7 @@ DEFAULT = (
     "--no-irds --eval-untrained --out {out}"
 )
 """The command of a run where none is given: the training script of this project."""
+Pools = Mapping[str, float]
 POOLS = " --unique-tokens {unique}"
 """What it has besides where pools are given."""
 BEST_HARM = 0.015
@@ -86,7 +87,7 @@ class PlannedRun:
     D: float
     seed: int
     command: tuple[str, ...]
-    unique: Mapping[str, float] = field(default_factory=dict)
+    unique: Pools = field(default_factory=dict)
 
     @property
     def content(self) -> dict[str, object]:
@@ -206,12 +207,10 @@ def _run_of(line: bytes, index: int) -> PlannedRun:
         budget = float(given["N"]), float(given["D"]), int(given["seed"])
         unique = {str(name): float(tokens) for name, tokens in given.get("unique", {}).items()}
         run = PlannedRun(str(given["name"]), mixture, *budget, tuple(map(str, given["command"])), unique)
-        said = given["id"], given["index"]
+        if (given["id"], given["index"]) != (run.id, index):
+            raise ValueError("edited or moved")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError("is no planned run", hint=hint) from error
-    if said != (run.id, index):
-        message = f"says id {said[0]!r} and index {said[1]!r}, its content and place have {run.id!r} and {index}"
-        raise DataError(message, hint=hint)
+        raise DataError("is no run as it was planned", hint=hint) from error
     return run
 
 
@@ -265,9 +264,8 @@ def grid(
         raise UsageError("there are no pools to cut", hint="say how many unique tokens there are (available)")
     command += POOLS if unique and command == DEFAULT else ""
     words = _template(command, mixtures.sources, named=all(name for name, _ in sizes))
-    ratios = [row / row.sum() for row in mixtures.p]
     runs = [
-        _run(words, mixtures, place, ratios[place], *size, D, seed, unique)
+        _run(words, mixtures, place, size, D, seed, unique)
         for size, D, seed, place in product(sizes, tokens, seeds, range(len(mixtures)))
     ]
     if not runs:
@@ -281,9 +279,7 @@ def grid(
     said = [f"{again} of {len(runs)} runs are the same as others, and are planned once"] if again else []
     said += _epochs_lacking(runs, unique)
     if cut < 1:
-        said.append(
-            "pools are cut alone: the best ratios of these runs lie below the target's, and only a law corrects it"
-        )
+        said.append("pools are cut alone: the best ratios of these runs lie too low, and only a law corrects it")
     return Plan(mixtures.sources, tuple(kept.values()), (*mixtures.notices, *said))
 
 
@@ -298,18 +294,17 @@ def _factor(given: float | str) -> float:
     return found
 
 
-def _epochs_lacking(runs: Sequence[PlannedRun], unique: Mapping[str, float]) -> Iterator[str]:
+def _epochs_lacking(runs: Sequence[PlannedRun], unique: Pools) -> Iterator[str]:
     """Which sources no run repeats beyond their expected best epochs, without which harm is not measured."""
     for name, pool in unique.items():
         largest = max(runs, key=lambda run: run.D * run.N)
         epochs = max(run.mixture[name] * run.D / pool for run in runs)
         room = BEST_HARM * pool**2 / (np.exp(HARM.center) * largest.N * largest.D)
         best = pool / largest.D + room ** (1 / 3)
-        if best < 1 and epochs < best * largest.D / pool:
-            yield (
-                f"no run sees {name} more than {epochs:.2g} times, and the best is expected at about "
-                f"{best * largest.D / pool:.2g}: add a mixture with more than {best:.2g} of it"
-            )
+        expected = best * largest.D / pool
+        if best < 1 and epochs < expected:
+            seen = f"no run sees {name} more than {epochs:.2g} times, and about {expected:.2g} is expected to be best"
+            yield f"{seen}: add a mixture with more than {best:.2g} of it"
 
 
 def _listed(given: Sequence[Size] | Size) -> Sequence[Size]:
@@ -321,25 +316,17 @@ def _described(run: PlannedRun) -> str:
 
 
 def _run(
-    words: Sequence[str],
-    mixtures: Mixtures,
-    place: int,
-    p: Floats,
-    model: str,
-    N: float,
-    D: float,
-    seed: int,
-    unique: Mapping[str, float],
+    words: Sequence[str], mixtures: Mixtures, place: int, size: tuple[str, float], D: float, seed: int, unique: Pools
 ) -> PlannedRun:
+    (model, N), p = size, mixtures.p[place] / mixtures.p[place].sum()
     mixture = dict(zip(mixtures.sources, p.tolist(), strict=True))
     values = {f"p_{name}": repr(ratio) for name, ratio in mixture.items()}
     values |= {"mixture": ",".join(f"{name}={ratio!r}" for name, ratio in mixture.items() if ratio)}
     values |= {"sources": ",".join(mixtures.sources), "name": mixtures.names[place], "model": model}
     values |= {"unique": ",".join(f"{name}={_whole(round(pool))}" for name, pool in unique.items())}
     values |= {"N": repr(_whole(N)), "D": repr(_whole(D)), "seed": str(seed)}
-    return PlannedRun(
-        mixtures.names[place], mixture, N, D, seed, tuple(_filled(word, values) for word in words), unique
-    )
+    command = tuple(_filled(word, values) for word in words)
+    return PlannedRun(mixtures.names[place], mixture, N, D, seed, command, unique)
 
 
 def _template(command: str, sources: Sequence[str], *, named: bool) -> list[str]:

@@ -179,8 +179,8 @@ class Repetition(Record):
         symbols: FloatArray | None = None,
         replicates: FloatArray | None = None,
     ) -> Repetition | None:
-        """What a fit will know, given log h and log R* as they were fitted; None for a law without."""
-        if not law.takes_repetition:
+        """What a fit will know, given log h and log R* as they were fitted; None without such a law or sources."""
+        if not (law.takes_repetition and evidence.log.sources):
             return None
         told, p, shares = evidence.tells(law), evidence.log.p, evidence.shares
         if told and replicates is not None:  # one number of one form: see HARM_ERROR

@@ -25,8 +25,9 @@ from shapleymix.errors import InfeasibleError, OutsideError, UsageError, describ
 from shapleymix.files import Json
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.cone import violation
 from shapleymix.mixing.mixture import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
-from shapleymix.mixing.polytope import FEASIBLE, GIVEN, REGIME, SOME, TOKENS
+from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
@@ -77,7 +78,7 @@ def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
     raise UsageError(f"what if: {text!r} is no change of a source's tokens", hint=did_you_mean(name, sources) or _HINT)
 
 
-def answered(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
+def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
     """The optimum under each change of tokens that is asked for, beside the answer without it.
 
     Raises
@@ -153,7 +154,7 @@ def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     """The bounds with a slope, each with its field of a `Polytope` and its place there."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
     caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
-    floors = np.where(bounds.movable & (bounds.lower > SOME), proof.floors, 0.0)
+    floors = np.where(bounds.movable & (bounds.lower > LEAST_NONZERO), proof.floors, 0.0)
     given = (GIVEN,) * len(bounds.rows)
     for side, field, slopes, names, origins in (
         ("cap", "upper", caps, bounds.sources, bounds.cap_origin),
@@ -174,7 +175,9 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
-    room = np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound - SOME
+    room = (
+        np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound - LEAST_NONZERO
+    )
     step = min(tokens / D if price.unit == "tokens" else STEP, room)
     values = getattr(bounds, field).copy()
     values[place] += step if price.side == "cap" else -step
@@ -224,7 +227,7 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
         penalty=goal.penalty(p),
         kl=goal.kl,
         anchor=goal.anchor,
-        what_if=answered(one, proof),
+        what_if=what_ifs_of(one, proof),
         **repetition_of(one, p),
     )
 
@@ -264,7 +267,7 @@ def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, .
     held = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
     if held.any():
         names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
-        found.append(f"Kept at the smallest ratio of any run: {names}. The runs do not show whether less is enough.")
+        found.append(f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough.")
     epochs = epochs_of(p, one.supply.available, one.supply.D)
     low, high = spread * epochs / np.maximum(p, 1e-300)
     often = [
@@ -293,7 +296,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     for name, q in named.items():
         known = _compared(one, name, q, one.gain(p, q))
         reason = "the law gives more than an untrained model's loss" if np.isnan(known["objective"]) else ""
-        within, penalty = one.within.violation(q) <= FEASIBLE, one.goal.penalty(q)
+        within, penalty = violation(one.goal, q) <= FEASIBLE, one.goal.penalty(q)
         found.append(Rival(**known, within_bounds=within, penalty=penalty, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 

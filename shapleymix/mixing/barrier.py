@@ -26,8 +26,8 @@ from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray
 
 TOLERANCE = 1e-11
-EARLY = 1e-3
-LATER = 0.03
+FIRST_GAP = 1e-3
+GAP_FACTOR = 0.03
 MAX_ITERATIONS = 100
 TO_THE_WALL = 0.995
 OVERSHOOT = 0.9
@@ -124,7 +124,7 @@ def _minimise_flat(
         hint = "give targets that no source helps weight zero, or allow a source that helps them"
         raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
     log_anchor = np.log(np.where(anchor > 0, anchor, 1.0)) if kl > 0 else anchor
-    p[:, usable] = _iterate(Smooth(pieces, w, free.astype(float), kl, log_anchor), *inside, tolerance)
+    p[:, usable] = _iterate(Objective(pieces, w, free.astype(float), kl, log_anchor), *inside, tolerance)
     return p
 
 
@@ -138,12 +138,12 @@ def _interior(lower: FloatArray, upper: FloatArray) -> tuple[tuple[FloatArray, F
     return (lower + share * width, lower, upper), (width > NARROW) & movable
 
 
-def _iterate(smooth: Smooth, p: FloatArray, lower: FloatArray, upper: FloatArray, tolerance: float) -> FloatArray:
+def _iterate(smooth: Objective, p: FloatArray, lower: FloatArray, upper: FloatArray, tolerance: float) -> FloatArray:
     """Newton steps until every member of the batch has its bound; finished members leave the batch."""
     final, index = p.copy(), np.arange(len(p))
     local = smooth.at(p)
     state = _start(smooth, local, p, lower, upper)
-    goal = EARLY
+    goal = FIRST_GAP
     for iteration in range(MAX_ITERATIONS + 1):
         gap, scale = _bound(state), local.level
         near = gap <= goal * scale
@@ -158,12 +158,12 @@ def _iterate(smooth: Smooth, p: FloatArray, lower: FloatArray, upper: FloatArray
             index, state, smooth = index[~done], state.take(~done), smooth.take(~done)
             lower, upper = lower[~done], upper[~done]
             local = smooth.at(state.p)
-            goal *= LATER
+            goal *= GAP_FACTOR
         state, local = _step(smooth, local, state)
     return final
 
 
-def _start(smooth: Smooth, local: Local, p: FloatArray, lower: FloatArray, upper: FloatArray) -> _State:
+def _start(smooth: Objective, local: Derivatives, p: FloatArray, lower: FloatArray, upper: FloatArray) -> _State:
     """Multipliers on the central path of the spread of the gradient; bounds that cannot bind get none."""
     free, size = smooth.free, p.shape[1]
     gradient = local.gradient
@@ -187,7 +187,7 @@ def _bound(state: _State) -> FloatArray:
     return _sum(np.maximum(-state.pull * state.room[:, :size], state.pull * state.room[:, size:]))
 
 
-def _step(smooth: Smooth, local: Local, state: _State) -> tuple[_State, Local]:
+def _step(smooth: Objective, local: Derivatives, state: _State) -> tuple[_State, Derivatives]:
     """One predictor-corrector iteration."""
     size = state.p.shape[1]
     ratio = state.dual / state.room
@@ -229,8 +229,8 @@ def _reach(value: FloatArray, change: FloatArray) -> FloatArray:
 
 
 def _search(
-    smooth: Smooth, state: _State, move: FloatArray, shift: FloatArray, start: FloatArray, step: FloatArray
-) -> tuple[FloatArray, Local]:
+    smooth: Objective, state: _State, move: FloatArray, shift: FloatArray, start: FloatArray, step: FloatArray
+) -> tuple[FloatArray, Derivatives]:
     """Move the mixture and its price; members whose slope there says too far go less far.
 
     `start` (B,) is the fall of the barrier problem along `move`; returns the steps (B, 1) taken.
@@ -249,7 +249,7 @@ def _search(
         tries += 1
 
 
-class Local(NamedTuple):
+class Derivatives(NamedTuple):
     """Derivatives at one point: gradient (B, M), and U, h, diagonal with Hessian = U diag(h) U' + diagonal.
 
     `level` (B,) is the size of what the mixture can change, the unit in which a bound is small.
@@ -274,7 +274,7 @@ class Local(NamedTuple):
         return matrix
 
 
-class Smooth(NamedTuple):
+class Objective(NamedTuple):
     """sum_j w_j loss_j(p) + kl sum_i p_i log(p_i / anchor_i), without its constants.
 
     `w` (B, K) are the weights; `free` (B, M) is 1 where a source may move, else 0.
@@ -286,7 +286,7 @@ class Smooth(NamedTuple):
     kl: float
     log_anchor: FloatArray
 
-    def at(self, p: FloatArray) -> Local:
+    def at(self, p: FloatArray) -> Derivatives:
         """Derivatives at the interior mixtures p (B, M)."""
         inside = np.maximum(p, TINY)
         at = self.pieces.slopes(inside)
@@ -304,12 +304,12 @@ class Smooth(NamedTuple):
             gradient = gradient + self.free * self.kl * (np.log(inside) + 1 - self.log_anchor)
             bend = self.free * self.kl / inside
             diagonal, level = bend if diagonal is None else diagonal + bend, level + self.kl
-        return Local(gradient, inner, self.w * at.second, diagonal, level)
+        return Derivatives(gradient, inner, self.w * at.second, diagonal, level)
 
-    def take(self, rows: BoolArray) -> Smooth:
+    def take(self, rows: BoolArray) -> Objective:
         """The members of the batch where `rows` holds."""
         pieces = self.pieces.take(rows) if self.pieces.batch else self.pieces
-        return Smooth(pieces, self.w[rows], self.free[rows], self.kl, self.log_anchor[rows])
+        return Objective(pieces, self.w[rows], self.free[rows], self.kl, self.log_anchor[rows])
 
 
 def _weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:
@@ -371,8 +371,8 @@ def _factor(matrix: FloatArray) -> FloatArray:
 
 
 def _polished(
-    smooth: Smooth,
-    local: Local,
+    smooth: Objective,
+    local: Derivatives,
     p: FloatArray,
     price: FloatArray,
     gap: FloatArray,
@@ -424,7 +424,12 @@ def _closed(p: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
 
 
 def _newton_on_face(
-    smooth: Smooth, local: Local, p: FloatArray, price: FloatArray, lower: FloatArray, upper: FloatArray
+    smooth: Objective,
+    local: Derivatives,
+    p: FloatArray,
+    price: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """One step: some sources go to the bounds that they are pushed over, the others where Newton sends them."""
     pull = price * smooth.free - local.gradient

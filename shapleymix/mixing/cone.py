@@ -43,7 +43,7 @@ def solve_cone(goal: Goal) -> FloatArray:
     if goal.kl > 0 and goal.anchor is not None:
         live = np.flatnonzero(goal.anchor > 0)
         cost = cost + goal.kl / unit * cp.sum(cp.rel_entr(p[live], goal.anchor[live]))
-    _run(cp.Problem(cp.Minimize(cost), [*_rows(goal.within, p), *_written(goal.further, p), *cones]))
+    _run(cp.Problem(cp.Minimize(cost), [*_rows(goal.within, p), *_user_constraints(goal.cone_constraints, p), *cones]))
     return _tidied(goal.within, np.asarray(p.value, dtype=float))
 
 
@@ -61,10 +61,18 @@ def least_tangent(goal: Goal, p: FloatArray) -> float:
     cost: Any = cp.max(terms) if goal.worst else cp.sum(terms)
     if goal.kl > 0:
         cost = cost + (goal.penalty_gradient(base) / unit) @ (s - base)
-    program = cp.Problem(cp.Minimize(cost), [*_rows(goal.within, s), *_written(goal.further, s)])
+    program = cp.Problem(cp.Minimize(cost), [*_rows(goal.within, s), *_user_constraints(goal.cone_constraints, s)])
     _run(program)
     offset = float(heights.max()) * (1 if goal.worst else len(heights)) + goal.penalty(base)
     return offset + unit * (float(np.asarray(program.value)) - 1e-9)
+
+
+def violation(goal: Goal, p: FloatArray) -> float:
+    """By how much a mixture (M,) is outside of all bounds, the user's constraints among them; 0 within."""
+    import cvxpy as cp
+
+    made = _user_constraints(goal.cone_constraints, cp.Variable(len(p), value=p)) if goal.cone_constraints else []
+    return max(goal.within.violation(p), *(float(np.max(one.violation())) for one in made), 0.0)
 
 
 def nearest(bounds: Polytope, ball: Ball) -> float:
@@ -96,7 +104,7 @@ def affine_rows(bounds: Polytope, further: tuple[Constraint, ...]) -> tuple[Poly
     M, left = len(bounds.sources), []
     for number, write in enumerate(further, 1):
         p = cp.Variable(M)
-        made = _written((write,), p)
+        made = _user_constraints((write,), p)
         if not all(type(one).__name__ in ("Equality", "Inequality") and one.expr.is_affine() for one in made):
             left.append(write)
             continue
@@ -130,7 +138,7 @@ def _rows(bounds: Polytope, p: Any) -> list[Any]:
     return rows
 
 
-def _written(further: tuple[Constraint, ...], p: Any) -> list[Any]:
+def _user_constraints(further: tuple[Constraint, ...], p: Any) -> list[Any]:
     """The constraints of the user's own."""
     import cvxpy as cp
 

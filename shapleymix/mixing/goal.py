@@ -168,7 +168,7 @@ class Goal:
         Whether the largest weighted loss is minimised.
     kl, anchor : float and array (M,), optional
         Weight of the penalty in nats, and its mixture.
-    further : tuple of Constraint
+    cone_constraints : tuple of Constraint
         Constraints that only cvxpy understands.
     """
 
@@ -178,7 +178,7 @@ class Goal:
     worst: bool = False
     kl: float = 0.0
     anchor: FloatArray | None = None
-    further: tuple[Constraint, ...] = ()
+    cone_constraints: tuple[Constraint, ...] = ()
 
     @property
     def pieces(self) -> Pieces:
@@ -189,7 +189,7 @@ class Goal:
     @property
     def is_boxed(self) -> bool:
         """Whether the batched engine solves it: bounds on single ratios, a smooth objective."""
-        return self.within.is_box and not self.worst and not self.further
+        return self.within.is_box and not self.worst and not self.cone_constraints
 
     def of(self, losses: FloatArray) -> FloatArray:
         """The mean or worst of losses (..., K); a target of weight 0 never counts, even without a prediction."""

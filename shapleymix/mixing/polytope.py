@@ -19,7 +19,7 @@ from shapleymix.tables.words import format_size
 
 FEASIBLE = 1e-9
 """A mixture that breaks a bound by more than this, in units of ratio, is outside of it."""
-SOME = 2 * TRACE
+LEAST_NONZERO = 2 * TRACE
 """A ratio that no rounding takes for none, as one of `TRACE` would be."""
 ROUNDING = 1e-13
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -131,16 +131,18 @@ class Polytope:
             row_names=(*self.row_names, name),
         )
 
-    def without(self, absent: BoolArray, why: str) -> Polytope:
+    def held_at_zero(self, absent: BoolArray, why: str) -> Polytope:
         """The same with some sources (M,) held at ratio 0."""
         origins = zip(absent.tolist(), self.cap_origin, strict=True)
         origin = tuple(why if out else old for out, old in origins)
         return replace(self, upper=np.where(absent, 0.0, self.upper), cap_origin=origin) if absent.any() else self
 
-    def raised(self, floors: FloatArray, why: str) -> Polytope:
+    def with_floors(self, floors: FloatArray, why: str) -> Polytope:
         """The same with floors (M,) that are at least these, as far as the caps allow; where one was typed a trace."""
         typed = np.array(self.floor_origin) == GIVEN
-        lower = np.maximum(self.lower, np.minimum(np.where(typed, np.minimum(floors, SOME), floors), self.upper))
+        lower = np.maximum(
+            self.lower, np.minimum(np.where(typed, np.minimum(floors, LEAST_NONZERO), floors), self.upper)
+        )
         origins = zip(((lower > self.lower) & ~typed).tolist(), self.floor_origin, strict=True)
         return replace(self, lower=lower, floor_origin=tuple(why if more else old for more, old in origins))
 
@@ -153,7 +155,7 @@ class Polytope:
         ball = [] if self.ball is None else [self.ball.distance(p) - self.ball.radius]
         return max(float(np.concatenate([*parts, ball]).max()), 0.0)
 
-    def least(
+    def minimise_linear(
         self, cost: FloatArray, tangents: Tangents | None = None, at: FloatArray | None = None
     ) -> tuple[FloatArray, Duals] | None:
         """The mixture (M,) at which `cost . s` plus the largest tangent is least, and the duals.

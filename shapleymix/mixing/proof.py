@@ -21,7 +21,7 @@ from shapleymix.records import FloatArray, Record
 AT_BOUND = 1e-9
 ROUNDED = 1e-9
 """Relative: by how much a file may round what is derived from its numbers."""
-EDGES = (1e-13, 1e-10)
+TANGENT_OFFSETS = (1e-13, 1e-10)
 """Where a tangent may touch the objective instead of at a smaller ratio, at which a concave law has no finite slope."""
 TIGHT = 1e-12
 """A gap below this, relative to the objective, needs no other tangent."""
@@ -108,7 +108,7 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
     assert best is not None
     bound, price, tilt, w, duals = best
     gap = total - bound if within else np.inf
-    if goal.further and within:
+    if goal.cone_constraints and within:
         from shapleymix.mixing.cone import least_tangent
 
         bound = least_tangent(goal, p)
@@ -135,7 +135,7 @@ def unproved(goal: Goal, p: FloatArray) -> Proof:
 def _bases(goal: Goal, p: FloatArray) -> Iterator[FloatArray]:
     """Points (M,) at which tangents may touch, the mixture's own first."""
     movable = goal.within.movable
-    for edge in (0.0, *EDGES):
+    for edge in (0.0, *TANGENT_OFFSETS):
         base = np.where(movable & (p < edge), edge, p)
         if edge == 0 or (base != p).any():
             slopes = goal.pieces.jacobian(base)[:, goal.w > 0].sum(axis=1) + goal.penalty_gradient(base)
@@ -143,7 +143,7 @@ def _bases(goal: Goal, p: FloatArray) -> Iterator[FloatArray]:
             steep = ball is not None and ball.kind == "kl" and bool((movable & (base <= 0)).any())
             if np.isfinite(slopes[movable]).all() and not steep:
                 yield base
-    yield np.where(movable & (p < EDGES[-1]), EDGES[-1], p)
+    yield np.where(movable & (p < TANGENT_OFFSETS[-1]), TANGENT_OFFSETS[-1], p)
 
 
 def _multipliers(goal: Goal, base: FloatArray) -> Iterator[tuple[FloatArray, Duals]]:
@@ -166,7 +166,7 @@ def _multipliers(goal: Goal, base: FloatArray) -> Iterator[tuple[FloatArray, Dua
     sizes = np.abs(np.concatenate([cost[None], slopes]))
     for unit in {float(np.median(sizes[sizes > 0])), float(sizes.max())} if sizes.any() else {1.0}:
         tangents = Tangents((heights - heights.max()) / unit, slopes / unit) if goal.worst else None
-        found = bounds.least(cost / unit, tangents, base)
+        found = bounds.minimise_linear(cost / unit, tangents, base)
         if found is None:
             continue
         duals, w = found[1], goal.w

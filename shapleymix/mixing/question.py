@@ -28,6 +28,8 @@ from shapleymix.tables.words import parse_choice, parse_level, parse_number, par
 
 BOUNDS = ("caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups", "near", "within")
 """The keywords of a question that make its bounds, beside `distance`."""
+BELOW = 0.1
+"""Share of the smallest ratio that any run had of a language to which an optimum may go where no run was without it."""
 LEAST_SHARE = 1e-6
 """Of the edges of regimes: with less room than that there is none."""
 
@@ -218,9 +220,9 @@ def _bounds(fit: Any, D: float, asked: Mapping[str, Any]) -> tuple[Polytope, Flo
     if asked["kl"] > 0:
         assert within.supply is not None
         anchor = mixture_of(asked["anchor"], within.sources, within.supply.available, D)
-        within = within.without(anchor == 0, "anchor")
+        within = within.held_at_zero(anchor == 0, "anchor")
     if ball is not None and ball.kind == "kl":
-        within = within.without(ball.center == 0, "centre")
+        within = within.held_at_zero(ball.center == 0, "centre")
     return within, anchor
 
 
@@ -242,37 +244,42 @@ def _weights(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
 
 
 def _above_the_edge(fit: Any, surface: Surface, within: Polytope, counted: BoolArray) -> tuple[Polytope, list[str]]:
-    """The bounds with the own sources of counted targets (K,) above the least ratio that a run had, and what is said.
+    """The bounds with the own sources of counted targets (K,) above the least ratios that a fit tells of, and a notice.
 
-    Below it the loss jumps, at 0 at the latest, to that of models that saw nothing of the language: where no run was
-    without it, nothing is known of that. Where the other bounds leave less room than all edges need, each gets the
-    same share of its own; a source with no room at all is held at 0. A floor that was typed holds in place of an edge.
+    Below it the loss jumps, at 0 at the latest, to that of models that saw nothing of the language. Where the other
+    bounds leave less room than all edges need, each gets the same share of its own; a source with no room at all is
+    held at 0. A floor that was typed holds in place of an edge.
     """
     edge = _edges(fit, surface, counted)
     for place in np.flatnonzero(edge).tolist():
-        most = within.least(-np.eye(len(edge))[place])
+        most = within.minimise_linear(-np.eye(len(edge))[place])
         if most is None or most[0][place] <= FEASIBLE:
-            within = within.without(np.arange(len(edge)) == place, REGIME)
+            within = within.held_at_zero(np.arange(len(edge)) == place, REGIME)
             edge[place] = 0.0
-    share, wanted = 1.0, within.raised(edge, REGIME)
+    share, wanted = 1.0, within.with_floors(edge, REGIME)
     while share > LEAST_SHARE and wanted.explain() is not None:
         share /= 2
-        wanted = within.raised(share * edge, REGIME)
+        wanted = within.with_floors(share * edge, REGIME)
     raised = np.flatnonzero(wanted.lower > within.lower).tolist()
     if not raised or wanted.explain() is not None:
         return within, []
     named = ", ".join(f"{within.sources[i]} {wanted.lower[i]:.3g}" for i in raised)
-    return wanted, [f"the runs do not show the losses below the smallest ratios that they had: floors are {named}"]
+    return wanted, [f"the runs do not tell the losses far below the smallest ratios that they had: floors are {named}"]
 
 
 def _edges(fit: Any, surface: Surface, counted: BoolArray) -> FloatArray:
-    """The least ratio (M,) of each counted target's own source in the runs fitted to it; 0 where one had none of it."""
+    """The least ratio (M,) of each counted target's own source; 0 where a fitted run had none of it.
+
+    Where runs without it follow a regime of their own, that is the smallest ratio of the others: below it the regimes
+    meet nobody knows where. Where no run was without it, the law holds for `BELOW` of the smallest ratio too.
+    """
     edge, coverage = np.zeros(len(surface.sources)), getattr(fit, "coverage", None)
     if coverage is not None:
         names = surface.targets if surface.score is None else surface.score.targets
-        for name in {names[j] for j in np.flatnonzero(counted)} & set(surface.sources):
+        apart = {names[j]: surface.own[j] >= 0 for j in np.flatnonzero(counted)}
+        for name in set(apart) & set(surface.sources):
             place = surface.sources.index(name)
-            least = coverage.p_range[fit.targets.index(name), place, 0]
+            least = coverage.p_range[fit.targets.index(name), place, 0] * (1.0 if apart[name] else BELOW)
             edge[place] = least if least >= TRACE else 0.0
     return edge
 

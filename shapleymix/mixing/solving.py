@@ -22,8 +22,8 @@ from shapleymix.mixing.proof import Proof, prove, unproved
 from shapleymix.records import FloatArray
 from shapleymix.streams import Stream
 
-DRAWS, ROUNDS, SHRINK = 1024, 8, 0.5
-LOCAL = 4
+POOL, ROUNDS, SHRINK = 1024, 8, 0.5
+KEPT_STARTS = 4
 CORNERS = 64
 SEARCH = "random search, then downhill"
 
@@ -36,7 +36,7 @@ def search(goal: Goal, seed: int) -> FloatArray:
     UsageError
         If a constraint is known to cvxpy alone.
     """
-    if goal.further:
+    if goal.cone_constraints:
         raise UsageError("a law without convexity takes no cvxpy constraints that are not affine")
     rng, bounds = np.random.default_rng([seed, Stream.SEARCH]), goal.within
     vertices = corners(bounds, rng, CORNERS)
@@ -44,12 +44,12 @@ def search(goal: Goal, seed: int) -> FloatArray:
     def ranked(pool: FloatArray) -> FloatArray:
         inside = pool if bounds.ball is None else pool[[bounds.violation(p) <= FEASIBLE for p in pool]]
         values = goal.value(inside) + (np.array([goal.penalty(p) for p in inside]) if goal.kl > 0 else 0.0)
-        return inside[np.argsort(values, kind="stable")[:LOCAL]]
+        return inside[np.argsort(values, kind="stable")[:KEPT_STARTS]]
 
     best = ranked(_mixed(rng, vertices))
     for round_ in range(ROUNDS):
         share = SHRINK ** (round_ + 1)
-        near = (1 - share) * best[rng.integers(len(best), size=DRAWS)] + share * _mixed(rng, vertices)
+        near = (1 - share) * best[rng.integers(len(best), size=POOL)] + share * _mixed(rng, vertices)
         best = ranked(np.concatenate([best, near]))
     downhill = descended if isinstance(goal.law, Pieces) else _refined
     return min([*best, *(downhill(goal, p) for p in best)], key=goal.total)
@@ -67,7 +67,7 @@ def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArra
     costs = np.concatenate([np.eye(M), -np.eye(M), rng.normal(size=(count, M))])
     if bounds.is_box:
         return linear_minimiser(costs, bounds.lower, bounds.upper)[0]
-    found = [bounds.least(cost) for cost in costs]
+    found = [bounds.minimise_linear(cost) for cost in costs]
     vertices = np.array([one[0] for one in found if one is not None]).reshape(-1, M)
     if not len(vertices):
         raise bounds.explain() or InfeasibleError("no mixture meets the bounds", hint="widen them")
@@ -76,7 +76,7 @@ def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArra
 
 def _mixed(rng: np.random.Generator, vertices: FloatArray) -> FloatArray:
     """Random mixtures of the corners (C, M), of which each draw mixes a few: else all would be central."""
-    return rng.dirichlet(np.full(len(vertices), min(1.0, vertices.shape[1] / len(vertices))), DRAWS) @ vertices
+    return rng.dirichlet(np.full(len(vertices), min(1.0, vertices.shape[1] / len(vertices))), POOL) @ vertices
 
 
 def _refined(goal: Goal, start: FloatArray) -> FloatArray:
@@ -154,7 +154,7 @@ def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray
         lower, upper, w = (np.broadcast_to(side, (count, len(side))) for side in (within.lower, within.upper, goal.w))
         return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tolerance=OF_REPLICATES)
     members = [replace(goal, law=flat.take(member)) for member in range(len(flat.floor))]
-    return np.stack([solve_cone(one) if one.further else descended(one, start) for one in members])
+    return np.stack([solve_cone(one) if one.cone_constraints else descended(one, start) for one in members])
 
 
 def stacked(members: Sequence[Pieces]) -> Pieces:
@@ -178,12 +178,13 @@ def _batch(goals: Sequence[Goal]) -> FloatArray:
     w, pieces = np.stack([goal.w for goal in goals]), stacked([goal.pieces for goal in goals])
     if pieces.lines is not None and len(goals) > 1:
         return np.stack([_batch([goal])[0] for goal in goals])
-    return minimise(pieces, w, lower, upper, kl=goals[0].kl, anchor=goals[0].anchor)
+    anchors = [goal.anchor for goal in goals if goal.anchor is not None]
+    return minimise(pieces, w, lower, upper, kl=goals[0].kl, anchor=np.stack(anchors) if anchors else None)
 
 
 def _apart(goal: Goal) -> tuple[Proof, str]:
     """The optimum where bounds are more than a box, or the worst case is asked for."""
-    if goal.further:
+    if goal.cone_constraints:
         return _best(goal, [solve_cone(goal)], CONE), CONE
     p = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
     return _best(goal, [_snapped(goal, p), p], DESCENT), DESCENT

@@ -200,7 +200,7 @@ def scipy_loop() -> tuple[float, np.ndarray]:
     weight /= weight.sum(axis=1, keepdims=True)
     theirs, spent, tail = np.empty(TOGETHER), 0.0, problem.loss.tail
     for target in range(TOGETHER):
-        residuals = problem._residuals(np.array([target]))[0]
+        residuals = problem.residuals(np.array([target]), problem.repeated[:1])[0]
 
         def rho(z: np.ndarray, w: np.ndarray = weight[target]) -> np.ndarray:
             size = np.sqrt(np.maximum(z, 1e-300))

@@ -127,6 +127,8 @@ def test_text_that_comes_again_is_logged_with_its_unique_tokens(tmp_path: Path) 
     seen = [summary[name]["tokens_trained"] / summary[name]["epochs"] for name in log.sources]
     assert np.allclose(log.unique, seen)
     assert summary["a"]["epochs"] > 1 > summary["b"]["epochs"]
+    assert train(tmp_path / "cut", *SHORT, "--unique-tokens", "b=64", "--no-irds") == 0
+    assert read_runs(tmp_path / "cut" / "runs.csv").unique[-1, 1] <= 64
 
 
 def test_a_language_that_was_not_learned_costs_only_the_calibrated_matrix(

@@ -84,7 +84,7 @@ def pools(settings: Settings, corpus: Corpus) -> IntArray:
     """Sequences of each language's training text that a run draws on (M,): all, or as many as `unique_tokens` says."""
     whole = np.array([stream.windows for stream in corpus.train], dtype=np.int64)
     asked = amounts(np.full(len(whole), np.inf), settings.unique_tokens or None, corpus.languages, parse_size, "tokens")
-    return np.clip(np.where(np.isinf(asked), whole, asked // settings.seq), 1, whole).astype(np.int64)
+    return np.clip(np.floor(asked / settings.seq), 1, whole).astype(np.int64)
 
 
 def make_optimiser(model: nn.Module, settings: Settings) -> torch.optim.AdamW:

@@ -30,16 +30,12 @@ function effective(p, unique, rate) {
 function evaluate(law, p, w) {
   const K = law.floor.length,
     theta = law.base ? Float64Array.from(law.base) : new Float64Array(K);
-  const inner = [],
-    bend = [],
-    harm = new Float64Array(K),
-    push = new Float64Array(p.length),
-    bow = new Float64Array(p.length);
+  const [inner, bend] = [[], []];
+  const [harm, push, bow] = [K, p.length, p.length].map((size) => new Float64Array(size));
   p.forEach((ratio, i) => {
     const beyond = law.harm && law.unique[i] !== null ? Math.max(ratio - law.unique[i], 0) : 0;
     for (let j = 0; beyond > 0 && j < K; j++) {
       harm[j] += law.harm[i][j] * beyond ** 3;
-      if (!(w[j] > 0)) continue;
       push[i] += 3 * w[j] * law.harm[i][j] * beyond ** 2;
       bow[i] += 6 * w[j] * law.harm[i][j] * beyond;
     }
@@ -139,20 +135,19 @@ function minimise(law, w, lower, upper) {
   const { p, room, movable } = middle(lower, upper),
     free = [...p.keys()].filter((i) => movable && room[i] > NARROW);
   if (free.length < 2) return p;
-  const low = lower,
-    high = p.map((_, i) => low[i] + room[i]);
+  const high = p.map((_, i) => lower[i] + room[i]);
   let at = evaluate(law, p, w),
     steps = 0;
   const size = Math.max(Math.abs(dot(at.gradient, room)), 1e-12 * Math.abs(at.objective), 1e-200) / free.length;
   const slopeOf = (now, t) =>
-    free.map((i) => now.gradient[i] - t / (p[i] - low[i]) + t / Math.max(high[i] - p[i], 1e-300));
+    free.map((i) => now.gradient[i] - t / (p[i] - lower[i]) + t / Math.max(high[i] - p[i], 1e-300));
   for (let t = FIRST * size; t > LAST * size; t *= FALL) {
     for (let tries = 0; tries < 40 && steps < MOST_STEPS; tries++, steps++) {
       const slope = slopeOf(at, t),
         ones = free.map(() => 1);
       const hessian = lowerHessian(at, free);
       free.forEach((i, a) => {
-        hessian[a][a] += t / (p[i] - low[i]) ** 2 + t / Math.max(high[i] - p[i], 1e-300) ** 2;
+        hessian[a][a] += t / (p[i] - lower[i]) ** 2 + t / Math.max(high[i] - p[i], 1e-300) ** 2;
       });
       const [down, along] = solveLinear(hessian, [slope, ones]),
         price = sum(down) / sum(along);
@@ -161,7 +156,7 @@ function minimise(law, w, lower, upper) {
       if (!(fall > 1e-3 * t)) break;
       let step = 1;
       free.forEach((i, a) => {
-        const limit = move[a] < 0 ? (low[i] - p[i]) / move[a] : (high[i] - p[i]) / move[a];
+        const limit = move[a] < 0 ? (lower[i] - p[i]) / move[a] : (high[i] - p[i]) / move[a];
         step = Math.min(step, 0.99 * limit);
       });
       const from = p.slice();
