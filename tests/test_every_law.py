@@ -49,7 +49,6 @@ def test_declares_what_a_reader_and_the_fitter_need(name):
     assert law.reference
     assert law.assumption
     assert set(law.needs) <= {"mixture", "transfer", "families"}
-    assert all(known.vanishes == (known.role == "linear") for known in law.parameters())
     assert set(law.givens(inputs())) == {known.name for known in law.parameters() if not known.fitted}
     for known in law.fitted():
         assert known.low < known.high

@@ -45,14 +45,14 @@ def test_the_worth_of_repeated_tokens_is_the_published_one():
 
 @pytest.mark.parametrize("rate", [0.0, 1e-9, 0.065, 3.0, 1e3])
 def test_effective_ratios_are_concave_with_slopes_of_their_own(rate: float):
-    p, h = np.linspace(0, 1, 2001)[:, None], 1e-6
-    q, slope, bend = effective_slopes(p, UNIQUE, rate)
+    p, h, rates = np.linspace(0, 1, 2001)[:, None], 1e-6, np.array(rate)
+    q, slope, bend = effective_slopes(p, UNIQUE, rates)
     assert (q <= p + 1e-15).all()
     assert (np.diff(q, axis=0) >= 0).all()
     assert (np.diff(q, 2, axis=0) <= 1e-15).all()
     assert ((slope >= 0) & (slope <= 1) & (bend <= 0)).all()
     up, down = effective(P + h, UNIQUE, rate), effective(P - h, UNIQUE, rate)
-    np.testing.assert_allclose(effective_slopes(P, UNIQUE, rate)[1], (up - down) / (2 * h), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(effective_slopes(P, UNIQUE, rates)[1], (up - down) / (2 * h), rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,7 +20,7 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "shapleymix/tables": 1_386,
     "shapleymix/game": 437,
     "shapleymix/laws": 1_447,
-    "shapleymix/fitting": 3_816,
+    "shapleymix/fitting": 3_789,
     "shapleymix/mixing": 2_454,
     "shapleymix/planning.py": 285,
     "adapters/shapleymix_io": 1_462,
@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "cli/shapleymix_view": 927,
     "tests": 16_000,
 }
-MOST_MODULES, MOST_SCRIPT = 129, 500
+MOST_MODULES, MOST_SCRIPT = 124, 500
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

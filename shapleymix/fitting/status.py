@@ -313,7 +313,7 @@ def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
     owners = problem.packing.owners
     meaningful = np.array([known.positive and known.high == 1.0 for known in owners], dtype=bool)  # the linear law
     stuck = estimate.at_bound[0] & ~(meaningful & (estimate.x[0] >= high))
-    vanished = stuck & (estimate.x[0] <= low) & np.array([known.vanishes for known in owners], dtype=bool)
+    vanished = stuck & (estimate.x[0] <= low) & np.array([known.role == "linear" for known in owners], dtype=bool)
     told = stuck & ~vanished & np.array([known.role != "coefficients" for known in owners], dtype=bool)
     return tuple(
         _status(target, estimate.status[0, j], names[vanished[j]], names[told[j]])

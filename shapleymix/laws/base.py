@@ -85,11 +85,6 @@ class Parameter:
         return self.role != "given"
 
     @property
-    def vanishes(self) -> bool:
-        """Whether the lower bound stands for zero: the term with this symbol is then absent."""
-        return self.role == "linear"
-
-    @property
     def largest(self) -> float:
         """The largest absolute value that a fit can give; a gauge moves a real symbol by up to its whole box."""
         if not self.fitted or self.positive:
@@ -216,10 +211,6 @@ class Observations:
     D: FloatArray
     log_loss: FloatArray
     weight: FloatArray
-
-    def only(self, rows: BoolArray) -> Observations:
-        """Some of the rows (R,) alone."""
-        return Observations(self.p[rows], self.N[rows], self.D[rows], self.log_loss[rows], self.weight[rows])
 
     def described(self, inputs: Inputs, rows: BoolArray | None = None) -> Inputs:
         """The inputs with what the runs are, their budgets among `rows` (R,) alone."""
@@ -393,7 +384,7 @@ class Law(Record):
             shape = (sources, targets) if known.axes == "MK" else (targets,)
             if value.shape[leading:] != shape:
                 raise ValueError(f"{known.name} has shape {value.shape}, expected (..., {', '.join(map(str, shape))})")
-            limit = known.largest * 1.001 if not known.vanishes and known.largest < 1e3 else LARGEST
+            limit = known.largest * 1.001 if known.role != "linear" and known.largest < 1e3 else LARGEST
             low = 0.0 if known.low >= 0 else -LARGEST
             low = known.low * 0.999 if known.positive and known.role in ("shape", "exponent") else low
             absent = (value == 0) & (known.budget is not None)  # held at 0: the log has one N, or one D

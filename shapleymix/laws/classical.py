@@ -166,13 +166,9 @@ def same_family(inputs: Inputs, rows: tuple[str, ...]) -> FloatArray:
     lacking = [name for name in dict.fromkeys((*rows, *inputs.targets)) if not family.get(name)]
     if lacking:
         place = Location(file=inputs.languages.origin, column="family")
-        raise DataError.of(
-            [
-                Fault(f"no family is given for {name!r}", place, hint="add the language with its family")
-                for name in lacking
-            ],
-            "the languages table",
-        )
+        hint = "add the language with its family"
+        faults = [Fault(f"no family is given for {name!r}", place, hint=hint) for name in lacking]
+        raise DataError.of(faults, "the languages table")
     of_row = np.array([family[name] for name in rows])
     of_target = np.array([family[name] for name in inputs.targets])
     return (of_row[:, None] == of_target[None, :]).astype(np.float64)

@@ -150,11 +150,8 @@ class LearnedBase(TransferLaw):
             name: moves * (self.eta * (first[name] - between[name]) + self.zeta * (between[name] - last[name]))
             for name in last
         }
-        return found | {
-            "eta": moves * growth.size,
-            "zeta": moves * growth.data,
-            "gamma": -moves * self.gamma * growth.x,
-        }
+        shares = {"eta": moves * growth.size, "zeta": moves * growth.data}
+        return found | shares | {"gamma": -moves * self.gamma * growth.x}
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         law, N, D = self.at(N, D)

@@ -436,9 +436,7 @@ def harmful(p: FloatArray, u: FloatArray, N: FloatArray | float, D: FloatArray |
     return np.where(finite, N / (D * unique**2) * beyond, 0.0)
 
 
-def effective_slopes(
-    p: FloatArray, u: FloatArray, rate: FloatArray | float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Effective ratios, and their first and second derivative in p; this jumps where the first token is repeated."""
     again, unique = _again(p, u)
     slope = np.exp(-rate * again)

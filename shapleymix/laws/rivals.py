@@ -18,7 +18,7 @@ import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -53,8 +53,6 @@ PATIENCE = 60
 @dataclass(frozen=True)
 class BlackBox(Law):
     """A law without symbols, that learns by its own means."""
-
-    name: ClassVar[str] = "black-box"
 
     @classmethod
     def learn(cls, seen: Observations, groups: IntArray, seed: int) -> Self:
@@ -320,7 +318,7 @@ class HellingerRidge(BlackBox):
     def learn(cls, seen: Observations, groups: IntArray, seed: int) -> Self:
         """Targets whose losses have the same weights share every decomposition."""
         used = np.any(seen.weight > 0, axis=1)
-        seen, groups = seen.only(used), groups[used]
+        seen, groups = Observations(**{name: value[used] for name, value in vars(seen).items()}), groups[used]
         first, y, weight = merged(seen, groups)
         p, budgets, groups = seen.p[first], _logs(seen.N, seen.D)[first], groups[first]
         level = (weight * y).sum(axis=0) / weight.sum(axis=0)
