@@ -263,7 +263,7 @@ def grid(
     if min(factor, cut) < 1 and not unique:
         raise UsageError("there are no pools to cut", hint="say how many unique tokens there are (available)")
     command += POOLS if unique and command == DEFAULT else ""
-    words = _template(command, mixtures.sources, named=all(name for name, _ in sizes))
+    words = _template(command, mixtures.sources, named=factor == 1 and all(name for name, _ in sizes))
     runs = [
         _run(words, mixtures, place, size, D, seed, unique)
         for size, D, seed, place in product(sizes, tokens, seeds, range(len(mixtures)))
@@ -343,8 +343,10 @@ def _template(command: str, sources: Sequence[str], *, named: bool) -> list[str]
     if "out" not in used:
         raise UsageError("the command lacks {out}, the folder that the run writes to", hint=f"for instance {DEFAULT}")
     if "model" in used and not named:
-        hint = "name the sizes (tiny=23712,mini=97600), or write the model into the command"
-        raise UsageError("{model} of the command is the name of a size, and the sizes have no names", hint=hint)
+        hint = "name the sizes (tiny=23712,mini=97600), or give a command with {N}, as where sizes are scaled down"
+            "name the sizes (tiny=23712,mini=97600), or give a command with {N}, above all where sizes are scaled down"
+        )
+        raise UsageError("{model} of the command is the name of a size, which these sizes have not", hint=hint)
     return words
 
 

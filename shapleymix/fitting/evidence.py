@@ -277,6 +277,9 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
         keep &= _drop(enough, f"a language has fewer than {least:g} tokens", notices, within=keep)
     share = log.D / log.ends
     if settings.checkpoints == FINAL:
+        if not (keep & (share >= FINISHED)).any():
+            hint = "check the schedule or final column, or fit the losses along runs (checkpoints = all)"
+            raise DataError("no run reaches the end of its schedule", location=Location(file=log.origin), hint=hint)
         keep &= _drop(~np.isnan(share), "of runs that did not reach the end of their schedule", notices, within=keep)
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
@@ -345,9 +348,13 @@ def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
 
 
 def harmed_by(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
-    """(M, K) 1 where repeats of a source harm a target: its own source's; of a target that is no source every one's."""
+    """(M, K) 1 where repeats of a source harm a target.
+
+    That is its own source; of a target that is no source every one; and a source that is no target harms all.
+    """
     own = own_source(sources, targets)
-    return np.where(own >= 0, np.arange(len(sources))[:, None] == own, True).astype(np.float64)
+    nobodys = np.array([name not in targets for name in sources])[:, None]
+    return ((own < 0) | (np.arange(len(sources))[:, None] == own) | nobodys).astype(np.float64)
 
 
 def harms(law: Law | type[Law]) -> bool:

@@ -23,9 +23,10 @@ from numpy.typing import ArrayLike
 
 from shapleymix.display import short
 from shapleymix.errors import UsageError, described
-from shapleymix.fitting.evidence import HARM_ERROR, Evidence, believed, harmed_by
+from shapleymix.fitting.evidence import ALIKE, HARM_ERROR, Evidence, believed, harmed_by
 from shapleymix.fitting.least_squares import Curvature, Prior
 from shapleymix.laws import Law
+from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
 from shapleymix.laws.pieces import harmful
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.streams import Stream
@@ -48,10 +49,10 @@ def drawn_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
 
     `ranks` (M,) number the sources whatever their order, so that each has the same draws in any.
     """
-    center, covariance = believed(len(ranks))
-    normal = np.random.default_rng([seed, Stream.RATES]).standard_normal((count, len(center)))
-    normal[:, 1:] = normal[:, 1:][:, ranks]
-    return center + normal @ np.linalg.cholesky(covariance).T
+    normal = np.random.default_rng([seed, Stream.RATES]).standard_normal((count, 2 + len(ranks)))
+    worth = np.sqrt(ALIKE) * normal[:, 1:2] + np.sqrt(1 - ALIKE) * normal[:, 2:][:, ranks]
+    spread = np.column_stack([HARM_PRIOR.spread * normal[:, :1], WORTH_PRIOR.spread * worth])
+    return believed(len(ranks))[0] + spread
 
 
 def worn(

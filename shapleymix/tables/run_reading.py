@@ -171,6 +171,9 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> RunLog:
         files=(Origin(sheet.origin, sheet.digest),),
     )
     log = log if "run" in sheet.columns else _with_ids(log)
+    for row in np.flatnonzero(log.ends < 0.99 * log.D).tolist() if log.schedule is not None else ():
+        message = f"schedule = {log.ends[row]:g} ends before D = {D[row]:g}"
+        faults.append(sheet.fault(row, "schedule", message, _RULES["schedule"][2]))
     marks = None if log.schedule is not None else _words(sheet, "final", MARKS, faults)
     return log if marks is None else replace(log, schedule=log.ends_by(np.isin(marks, ("1", "true", "True"))))
 
