@@ -60,8 +60,7 @@ def test_harm_is_the_stated_one_and_nothing_up_to_an_epoch():
     p, u = np.array([0.4, 0.2, 0.3]), np.array([0.05, 0.2, np.inf])
     e, U = 0.4 / 0.05, 0.05 * D
     np.testing.assert_allclose(harmful(p, u, N, D), [N / U * e * 0.4**2 * (1 - 1 / e) ** 3, 0.0, 0.0], rtol=1e-13)
-    assert harmed_by(("en", "de"), ("de", "maths")).tolist() == [[1.0, 1.0], [1.0, 1.0]]
-    assert harmed_by(("en", "de"), ("de", "en")).tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    assert harmed_by(("en", "de", "fr"), ("de", "maths", "en")).tolist() == [[0, 1, 1], [1, 1, 0], [1, 1, 1]]
 
 
 @pytest.fixture(scope="module")

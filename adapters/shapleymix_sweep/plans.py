@@ -344,8 +344,6 @@ def _template(command: str, sources: Sequence[str], *, named: bool) -> list[str]
         raise UsageError("the command lacks {out}, the folder that the run writes to", hint=f"for instance {DEFAULT}")
     if "model" in used and not named:
         hint = "name the sizes (tiny=23712,mini=97600), or give a command with {N}, as where sizes are scaled down"
-            "name the sizes (tiny=23712,mini=97600), or give a command with {N}, above all where sizes are scaled down"
-        )
         raise UsageError("{model} of the command is the name of a size, which these sizes have not", hint=hint)
     return words
 
