@@ -150,8 +150,7 @@ def test_unused_losses_are_not_questioned(log):
 
 
 def test_a_schedule_in_other_units_is_refused_and_so_is_a_log_without_a_finished_run():
-    log = checkpointed(np.zeros(8))
     with pytest.raises(DataError):
-        fit(replace(log, schedule=np.full(len(log), 1e15)), "chinchilla")
+        fit(replace(checkpointed(np.zeros(8)), schedule=np.full(80, 1e15)), "chinchilla")
     with pytest.raises(DataError):
         read_runs({"N": [1e8], "D": [2e9], "p_en": [1], "loss_en": [3.0], "schedule": [100.0]})
