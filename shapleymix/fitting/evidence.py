@@ -353,7 +353,7 @@ def harmed_by(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
     That is its own source; of a target that is no source every one; and a source that is no target harms all.
     """
     own = own_source(sources, targets)
-    nobodys = np.array([name not in targets for name in sources])[:, None]
+    nobodys = np.array([name not in targets for name in sources], dtype=bool)[:, None]
     return ((own < 0) | (np.arange(len(sources))[:, None] == own) | nobodys).astype(np.float64)
 
 
