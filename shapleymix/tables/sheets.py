@@ -93,9 +93,9 @@ def bytes_of(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
     """The bytes of a file and their hash, or a DataError that says why it cannot be read."""
     try:
         return read_once(path)
-    except OSError as error:
-        place = Location(file=os.fspath(path))
-        raise DataError(f"cannot be read: {error.strerror or error}", location=place) from error
+    except (OSError, ValueError) as error:  # a ValueError: a name that no file can have
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise DataError(f"cannot be read: {reason or error}", location=Location(file=os.fspath(path))) from error
 
 
 def sheet_of(data: bytes, origin: Origin) -> Sheet:
@@ -114,8 +114,6 @@ def sheet_of(data: bytes, origin: Origin) -> Sheet:
         message = f"byte 0x{data[error.start]:02x} is not UTF-8"
         place = Location(origin.file, data.count(b"\n", 0, error.start) + 1)
         raise DataError(message, location=place, hint="save the file as comma-separated UTF-8 text (.csv)") from error
-    if not text.strip(' \r\n\t,"'):
-        raise DataError("is empty", location=Location(origin.file), hint=_NO_ROWS)
     lines_of_json = name.endswith((".jsonl", ".ndjson")) or text.lstrip()[:1] == "{"
     return _jsonl(text, origin) if lines_of_json else parse_csv(text, origin)
 
@@ -159,6 +157,8 @@ def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
     except csv.Error as error:
         hint = "look for a quote mark that is not closed or stands inside a cell"
         raise DataError(f"is not valid CSV: {error}", location=Location(origin.file, start), hint=hint) from error
+    if not rows:
+        raise DataError("is empty", location=Location(origin.file), hint=_NO_ROWS)
     header = [name.strip() or f"column {place}" for place, name in enumerate(rows[0], start=1)]
     _check_header(header, origin.file)
     faults = [

@@ -29,8 +29,8 @@ COUNTS = {
     "regmix": (20, 35, 60, 100),
     "olmix": (12, 24, 48, 90),
     "5mix": (12,),
-    "redpajama": (14, 25),
-    "slimpajama": (14, 25, 40),
+    "redpajama": (14,),
+    "slimpajama": (14, 25),
     "multilingual5": (12,) if SMALL else (12, 20),
 }
 
