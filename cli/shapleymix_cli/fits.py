@@ -63,7 +63,8 @@ def fit_view(found: sm.Fit, everything: bool) -> list[Part]:
     parts += section(f"Error on {kind} ({found.rows:,} rows)", scores_table(found.held_out or found.fitted_scores))
     parts += section("Parameters (-v shows all, with intervals)", _parameters(found, everything))
     N, D = (" to ".join(dict.fromkeys(map(size, span.tolist()))) for span in (found.N_range, found.D_range))
-    return [*parts, "", f"Fitted at N = {N}, D = {D}."]
+    told = [] if found.repetition is None else found.repetition.lines(found.sources)
+    return [*parts, "", f"Fitted at N = {N}, D = {D}.", *told]
 
 
 def _parameters(found: sm.Fit, everything: bool) -> Table:
@@ -73,7 +74,7 @@ def _parameters(found: sm.Fit, everything: bool) -> Table:
         return Table(columns, words=3)
     rows = list(zip(*(columns[name] for name in ("symbol", "source", "target", "value")), strict=True))
     alone = {(symbol, target): significant(value) for symbol, source, target, value in rows if not source}
-    symbols = dict.fromkeys(symbol for symbol, _ in alone)
+    symbols = dict.fromkeys(symbol for symbol, target in alone if target in found.targets)
     each = {name: [alone.get((name, target), "-") for target in found.targets] for name in symbols}
     return Table({"target": found.targets, **each})
 

@@ -120,7 +120,7 @@ class Fit(Tabular, Record):
                 f"Fit of law {self.law.name}: {counts}",
                 f"  error on held-out mixtures: {error}; N {N}, D {D}",
                 f"  targets: {short(self.targets)}",
-                *([] if self.repetition is None else self.repetition.lines(self.sources)),
+                *([] if self.repetition is None else (f"  {text}" for text in self.repetition.lines(self.sources))),
                 *map(cut, knobs_told(self.knobs, self.targets)),
                 *[f"  held: {symbol}, {why}" for symbol, why in self.held.items()][:4],
                 *(cut(f"warning: {text}") for text in self.warnings[:4]),

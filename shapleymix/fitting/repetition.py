@@ -268,7 +268,7 @@ class Repetition(Record):
             + ("" if np.isnan(low) else f" ({low:.2g} .. {high:.2g})")
             for symbol, source, _, value, low, high in self.parameters(sources, level)
         ]
-        return [f"  repeated tokens, fitted: {', '.join(named)}; best epochs known to {self.open(level)}"]
+        return [f"Repeated tokens, as the runs tell: {', '.join(named)}. Best epochs are known to {self.open(level)}."]
 
     def open(self, level: float = 0.9) -> str:
         """How well h tells the best epochs, in words."""
