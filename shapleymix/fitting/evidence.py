@@ -277,7 +277,7 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
         keep &= _drop(enough, f"a language has fewer than {least:g} tokens", notices, within=keep)
     share = log.D / log.ends
     if settings.checkpoints == FINAL:
-        if not (keep & (share >= FINISHED)).any():
+        if keep.any() and not (keep & (share >= FINISHED)).any():
             hint = "check the schedule or final column, or fit the losses along runs (checkpoints = all)"
             raise DataError("no run reaches the end of its schedule", location=Location(file=log.origin), hint=hint)
         keep &= _drop(~np.isnan(share), "of runs that did not reach the end of their schedule", notices, within=keep)
