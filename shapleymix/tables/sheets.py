@@ -32,7 +32,7 @@ Table = str | os.PathLike[str] | pl.DataFrame | Columns
 A cell is empty where a text is empty, Polars has null, pandas or an array NaN, and a list None.
 """
 
-EMPTY_HINT = "leave the cell empty where nothing was measured"
+NUMBER_HINT = "write decimals with a point, without units; a loss that was not measured is an empty cell"
 _NO_ROWS = "a table needs a header and at least one row"
 _SIZE = rf"^([0-9.]+)\s*([{''.join(EXPONENTS)}])$"
 
@@ -244,7 +244,7 @@ def numbers(sheet: Sheet, column: str, faults: list[Fault], *, empty: bool = Fal
         if blank[row]:
             faults.append(sheet.fault(row, column, f"{column} is empty", "fill it in, or leave out the row"))
         else:
-            hint = SIZE_HINT if sizes else EMPTY_HINT if empty else "write decimals with a point, without units"
+            hint = SIZE_HINT if sizes else NUMBER_HINT
             message = f"{column} is not a finite number: {str(cells[row])[:40]!r}"
             faults.append(sheet.fault(row, column, message, hint))
     values[np.isinf(values)] = np.nan
