@@ -39,7 +39,7 @@ class Coverage(Record):
     mixtures : int array (K, M)
         Number of different mixtures in which the source has a ratio above 0.
     untrained : array (K,)
-        Loss of an untrained model, nats; NaN where it is not known.
+        Loss of an untrained model, nats; where nothing tells it, one that no model has.
     alike : dict of str to str
         Sources that no run holds, each with the one that it is taken to be like.
     """

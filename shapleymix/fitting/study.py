@@ -41,7 +41,7 @@ from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.laws.base import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.runs import RunLog
+from shapleymix.tables.runs import LOSSES, RunLog
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import parse_number, parse_whole
 
@@ -272,7 +272,7 @@ class Study:
     seed : int
         Seed of every random draw.
     untrained : array (K,)
-        Loss of an untrained model, nats; NaN where it is not known.
+        Loss of an untrained model, nats; where nothing tells it, one that no model has.
     memory : Memory
         What a law was found to believe, so that comparing and then fitting asks once.
     """
@@ -386,15 +386,13 @@ def study_of(
 
 
 def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
-    """Loss of an untrained model (K,): measured in the log, or in the game that gave the matrix, or ln V."""
+    """Loss of an untrained model (K,): measured in the log, or in the matrix's game, or ln V, or the most."""
     known = untrained_losses(log)
     measured = {} if inputs.transfer is None else inputs.transfer.provenance.get("untrained")
     if isinstance(measured, dict):
         game = np.array([float(measured.get(name, np.nan)) for name in inputs.targets])
         known = np.where(np.isnan(known), game, known)
-    if vocabulary is None:
-        return known
-    return np.where(np.isnan(known), np.log(vocabulary), known)
+    return np.where(np.isnan(known), LOSSES[1] if vocabulary is None else np.log(vocabulary), known)
 
 
 def _some_of_both(mask: BoolArray, what: str) -> BoolArray:

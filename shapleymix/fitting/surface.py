@@ -348,7 +348,7 @@ def gain_between(
     # drawn in one order, so that the gain of one over the other is minus that of the other over the one
     losses = _sampled(pair[::turn], runs=runs)[:, ::turn]
     gained = of(losses[:, 1]) - of(losses[:, 0])
-    if len(gained) == 1:
+    if len(gained) == 1 or np.isnan(value):
         return Gain(value, float("nan"), float("nan"), float("nan"))
     low, high = np.quantile(gained, [0.5 - level / 2, 0.5 + level / 2]).tolist()
     probability = float((gained > 0).mean() + (gained == 0).mean() / 2)

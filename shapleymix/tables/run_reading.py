@@ -35,7 +35,7 @@ _RULES = {
     "p_": (0.0, np.inf, None),
     "tokens_": (0.0, np.inf, None),
     UNIQUE: (1.0, np.inf, "leave the cell empty where the run had more text than it read"),
-    "loss_": (LOSSES[0], 20.0, _LOSS_HINT),
+    "loss_": (*LOSSES, _LOSS_HINT),
     "weight": (0.0, np.inf, None),
     "schedule": (1.0, 1e16, "the schedule counts tokens, as D; leave it empty where a run did not end"),
 }
