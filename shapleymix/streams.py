@@ -23,8 +23,6 @@ class Stream(IntEnum):
     """Exponents of budgets that hardly vary, from public runs."""
     BOOTSTRAP = 6
     """Weights of mixtures."""
-    COMPARISON = 7
-    """Weights of mixtures when laws are compared."""
     RATES = 8
     """The centre of the prior of what repeated tokens are worth."""
     FOLDS = 9

@@ -42,16 +42,9 @@ def true_law(name: str, given: Inputs, seed: int = 0) -> Law:
     symbols = law.givens(given) | {
         known.name: rng.uniform(*known.typical, shapes[known.axes]) for known in law.fitted()
     }
-    if law.seen_losses.__func__ is not Law.seen_losses.__func__:  # one loss a family: so must the truth be
-        symbols |= {known.name: _one_a_family(symbols[known.name], given.targets) for known in law.fitted()}
     if "first_N" in symbols:  # a truth is one of budgets in plain units
         symbols |= {name: np.full(K, min(one)) for name, one in (("first_N", SIZES), ("first_D", TOKENS))}
     return law(**symbols).in_gauge()
-
-
-def _one_a_family(values: FloatArray, targets: tuple[str, ...]) -> FloatArray:
-    families = FAMILIES[: len(targets)]
-    return values[[families.index(family) for family in families]]
 
 
 def mixtures(count: int, sources: int, seed: int = 0, concentration: float = 1.0) -> FloatArray:

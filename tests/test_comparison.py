@@ -106,18 +106,13 @@ def _sorted_like(log: RunLog, answer: FloatArray) -> FloatArray:
     return answer[order]
 
 
-def test_seed_and_order(noisy, monkeypatch):
+def test_the_order_of_rows_changes_nothing(noisy, monkeypatch):
     monkeypatch.setattr("shapleymix.fitting.estimation.CHUNK_BYTES", 3e4)
     given, log = noisy
     laws = ["shapley", "learned-base"]
     first = compare(log, laws, given.transfer, folds=3, starts=2)
     turned = compare(log.select(np.arange(40)[::-1]), laws, given.transfer, folds=3, starts=2)
     assert first.to_document() == turned.to_document()
-    other = compare(log, laws, given.transfer, folds=3, seed=1, starts=2)
-    assert [entry.standard_error for entry in other.entries] != [entry.standard_error for entry in first.entries]
-    assert [entry.scores and entry.scores.PE.tolist() for entry in other.entries] == [
-        entry.scores and entry.scores.PE.tolist() for entry in first.entries
-    ]
 
 
 def test_an_object_with_predict_takes_part(noisy):

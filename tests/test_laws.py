@@ -14,7 +14,6 @@ from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law, Observatio
 from shapleymix.laws.base import Parameter
 from shapleymix.laws.classical import (
     Exponential,
-    FamilyMean,
     Shapley,
     ShapleyConcave,
     ShapleyTempered,
@@ -104,20 +103,6 @@ def test_family_law_sums_the_ratios_of_the_family():
     theta = np.stack([P[:, 0] + P[:, 1], P[:, 0] + P[:, 1], P[:, 2], P[:, 3]], axis=1)
     expected = law.core(N, D) * theta**-law.gamma  # type: ignore[attr-defined]
     np.testing.assert_allclose(law(P, N, D), expected, rtol=1e-13)
-
-
-def test_family_mean_sees_one_loss_a_family_and_only_where_all_are_measured():
-    loss = np.array([[2.0, 4.0, 1.0, 5.0], [2.0, np.nan, 1.0, np.nan]])
-    seen = FamilyMean.seen_losses(loss, inputs())
-    np.testing.assert_array_equal(seen, [[3.0, 3.0, 1.0, 5.0], [np.nan, np.nan, 1.0, np.nan]])
-
-
-def test_family_mean_fits_the_mean_of_its_members():
-    _, given, log = log_of("family", rows=40)
-    found = fit(log, "family-mean", None, given.languages, bootstrap=0, folds=0)
-    losses = found.law(log.p, log.N, log.D)
-    np.testing.assert_array_equal(losses[:, 0], losses[:, 1])
-    np.testing.assert_allclose(losses[:, 0], log.loss[:, :2].mean(axis=1), rtol=2e-2)
 
 
 def test_families_must_be_known():

@@ -10,19 +10,14 @@ import pytest
 from simulated import FAST, log_of, same_rows, with_loss
 
 from shapleymix.errors import DataError
-from shapleymix.fitting.evidence import finished, gather, questions_of_log
+from shapleymix.fitting.evidence import finished, gather
 from shapleymix.fitting.fit import evaluate, fit
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.study import study_of
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "multilingual5_runs.csv"
-
-
-def asked(log: RunLog) -> tuple[str, ...]:
-    return questions_of_log(log, ~np.isnan(log.loss))
 
 
 @pytest.fixture
@@ -33,19 +28,6 @@ def log() -> RunLog:
 def with_mean(log: RunLog, digits: int = 8) -> RunLog:
     mean = np.round(log.loss.mean(axis=1, keepdims=True), digits)
     return with_loss(log, np.concatenate([log.loss, mean], axis=1), (*log.targets, "avg"))
-
-
-def test_sound_logs_raise_no_question(log):
-    assert asked(log) == ()
-    assert asked(replace(log, p=np.zeros((30, 0)), sources=())) == ()
-    assert asked(read_runs(FIXTURE)) == ()
-    assert asked(log.select([0])) == ()
-    assert asked(with_loss(log, np.full(log.loss.shape, 2.0))) == ()
-
-
-def test_losses_below_what_text_allows_are_questioned(log):
-    (found,) = asked(with_loss(log, log.loss / 20))
-    assert found.startswith("all losses are below 0.3 nats per token (")
 
 
 @pytest.mark.parametrize(
@@ -61,26 +43,6 @@ def test_numbers_of_no_language_model_are_refused(log, tmp_path, N, D, loss):
         read_runs(table, origin="a.csv")
     assert caught.value.location.file == "a.csv"
     assert caught.value.hint
-
-
-REAL = sorted((Path(__file__).resolve().parents[2] / "shared" / "data").glob("*.csv"))
-SOUND = [*sorted(FIXTURE.parent.glob("*_runs.csv")), *sorted(FIXTURE.parent.glob("*_coalitions.csv")), *REAL]
-
-
-@pytest.mark.parametrize("path", SOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
-@pytest.mark.parametrize("seen", [False, True], ids=["whole", "one row"])
-def test_real_logs_raise_no_question(path, seen):
-    """The shared logs are there in a checkout beside them alone; the fixtures are always there."""
-    try:
-        log = read_runs(path)
-    except DataError:
-        pytest.skip("no run log")
-    kept = log.select(log.trained)
-    assert asked(kept.select([0]) if seen else kept) == ()
-
-
-def study_notices(log: RunLog, vocabulary: float) -> tuple[str, ...]:
-    return study_of(log, None, None, Settings(), 0, vocabulary=vocabulary).evidence.notices
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.3])
@@ -139,14 +101,6 @@ def test_a_column_says_what_is_final(column):
     assert same_rows(read_runs(log.columns()), log)
     both = concat([log, replace(log, runs=tuple(f"other-{run}" for run in log.runs), schedule=None)])
     np.testing.assert_array_equal(both.ends[8:], [2e9, 2e9, 4e9, 4e9, 4e9, 4e9, 2e9, 2e9])
-
-
-def test_unused_losses_are_not_questioned(log):
-    loss = log.loss.copy()
-    loss[0] = 40.0
-    weight = np.ones(30)
-    weight[0] = 0.0
-    assert gather(replace(with_loss(log, loss), weight=weight), Settings()).notices == ()
 
 
 def test_a_schedule_in_other_units_is_refused_and_so_is_a_log_without_a_finished_run():

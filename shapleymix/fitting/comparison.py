@@ -10,13 +10,15 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
-from shapleymix.fitting.evidence import Logs, Table, bootstrap_shares
+from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.held_out import (
     Candidate,
     Contender,
     Scores,
     candidate,
     contenders_of,
+    over_mixtures,
+    probability_below,
     score,
     surely,
 )
@@ -27,7 +29,6 @@ from shapleymix.laws.classical import Additive
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
@@ -62,16 +63,15 @@ class Entry(Record):
 
 @dataclass(frozen=True)
 class Comparison(Tabular, Record):
-    """Laws on the same held-out runs; `better[a, b]` is the bootstrap probability that a has the lower mean PE.
+    """Laws on the same held-out runs.
 
-    `better`, `gap` and `gap_error` run over the entries that have scores, in their order; `mixtures` were held out.
+    `gap`, `gap_error` and `better` run over the entries that have scores, in their order; `mixtures` were held out.
     """
 
     kind = "comparison"
-    axes: ClassVar[Mapping[str, str]] = {"better": "LL", "gap": "LL", "gap_error": "LL"}
+    axes: ClassVar[Mapping[str, str]] = {"gap": "LL", "gap_error": "LL"}
 
     entries: tuple[Entry, ...]
-    better: FloatArray
     design: str
     rows: int
     mixtures: int
@@ -80,8 +80,8 @@ class Comparison(Tabular, Record):
     notices: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if len(self.better) != len(self._scored()):
-            raise ValueError("better has another length than the entries that have scores")
+        if len(self.gap) != len(self._scored()):
+            raise ValueError("gap has another length than the entries that have scores")
         if not (np.diag(self.gap) <= np.diag(self.gap_error)).all():
             raise ValueError("gap and gap_error: a law differs from itself")
 
@@ -103,6 +103,11 @@ class Comparison(Tabular, Record):
         scored, best = [entry.law for entry in self._scored()], self.best()
         return USUAL if USUAL in scored and self.told(scored.index(best), scored.index(USUAL)) >= 0 else best
 
+    @property
+    def better(self) -> FloatArray:
+        """(L, L) the probability that law a has a lower mean PE than law b."""
+        return probability_below(self.gap, self.gap_error, self.mixtures)
+
     def told(self, one: int, other: int) -> int:
         """1 or -1 where the error of a law with scores is above or below another's by more than chance, else 0.
 
@@ -113,22 +118,13 @@ class Comparison(Tabular, Record):
         """
         if self.mixtures < LEAST_MIXTURES:
             return 0
-        error = unbiased(float(self.gap_error[one, other]), self.mixtures)
-        return surely(float(self.gap[one, other]), error, self.mixtures)
+        return surely(self.gap[one, other], self.gap_error[one, other], self.mixtures)
 
     def _scored(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.scores is not None]
 
     def _errors(self) -> FloatArray:
         return np.array([entry.scores.mean["PE"] for entry in self._scored() if entry.scores])
-
-
-def unbiased(error: float, mixtures: int) -> float:
-    """A standard error of Rubin's bootstrap, whose variance is (n - 1) / (n + 1) times the unbiased one."""
-    return error * float(np.sqrt((mixtures + 1) / (mixtures - 1)))
-
-
-DRAWS = 2000
 
 
 @with_settings
@@ -159,7 +155,7 @@ def compare(
         Hold out the largest size, or the rows that the log's `split` column marks, instead of cross-validating.
         Whether runs without a target's own language behave differently is then decided by the other rows alone.
     seed : int
-        Seed of the paired bootstrap.
+        Seed of what black boxes draw.
     progress : Progress, optional
         Is called with the law's name, its number and how many there are.
 
@@ -263,12 +259,11 @@ def _summary(
     names = [one.name for one, losses in zip(contenders, found, strict=True) if isinstance(losses, np.ndarray)]
     by_name = dict(zip(names, scored, strict=True))
     _require_common(common, wanted, by_name)
-    draws = bootstrap_shares(log, DRAWS, study.seed, Stream.COMPARISON)
-    replicated = np.stack([_replicated_error(log.loss, predicted, common, draws) for predicted in scored])  # (L, B)
-    error = replicated.std(axis=1)
-    gap = replicated[:, None, :] - replicated[None, :, :]
     scores = [score(log.targets, log.loss, predicted, counted=common) for predicted in scored]
     point = np.array([one.mean["PE"] for one in scores])
+    off = np.stack([_off(log.loss, predicted, common, one.PE) for predicted, one in zip(scored, scores, strict=True)])
+    gap, groups = point[:, None] - point[None, :], log.groups[common.any(axis=1)]
+    error, gap_error = (over_mixtures(each, groups) for each in (off, off[:, None] - off[None, :]))
     share = [float((wanted & ~np.isnan(predicted)).sum() / wanted.sum()) for predicted in scored]
     told, entries = zip(scores, share, error.tolist(), strict=True), []
     for contender, one in zip(contenders, found, strict=True):
@@ -279,22 +274,20 @@ def _summary(
             entries.append(Entry(contender.name, size, *next(told), None))
     return Comparison(
         entries=tuple(entries),
-        better=(gap < 0).mean(axis=2) + 0.5 * (gap == 0).mean(axis=2),
         design=design,
-        rows=int(common.any(axis=1).sum()),
-        mixtures=len(np.unique(log.groups[common.any(axis=1)])),
-        gap=point[:, None] - point[None, :],
-        gap_error=gap.std(axis=2),
+        rows=len(groups),
+        mixtures=len(np.unique(groups)),
+        gap=gap,
+        gap_error=gap_error,
         notices=evidence.notices + _partial(wanted, common, by_name, log),
     )
 
 
-def _replicated_error(loss: FloatArray, predicted: FloatArray, common: BoolArray, draws: FloatArray) -> FloatArray:
-    """Mean PE over targets under every weighting of the mixtures, (B,)."""
-    error = draws @ np.where(common, np.abs(loss - predicted), 0.0)
-    total = draws @ np.where(common, loss, 0.0)
-    scored = common.any(axis=0)
-    return (error[:, scored] / total[:, scored]).mean(axis=1)
+def _off(loss: FloatArray, predicted: FloatArray, common: BoolArray, PE: FloatArray) -> FloatArray:
+    """By how much each scored row moves a mean PE: its errors less PE (K,) of its losses, as shares of the sums."""
+    rows, scored = common.any(axis=1), common.any(axis=0)
+    seen, missed = (np.where(common, found, 0.0)[rows][:, scored] for found in (loss, np.abs(loss - predicted)))
+    return ((missed - PE[scored] * seen) / seen.sum(axis=0)).mean(axis=1)
 
 
 def _require_common(common: BoolArray, wanted: BoolArray, scored: Mapping[str, FloatArray]) -> None:

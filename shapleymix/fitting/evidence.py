@@ -81,21 +81,8 @@ def levels(values: FloatArray) -> FloatArray:
     return ordered[np.unique(levels_of(np.log(ordered)), return_index=True)[1]]
 
 
-LOWEST_LOSS = 0.3  # nats; text has about .6 nats a byte under the best models
 ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
 LISTED = 3
-
-
-def questions_of_log(log: RunLog, used: BoolArray) -> tuple[str, ...]:
-    """What is odd about the rows themselves; `used` (R, K) says which losses a fit takes."""
-    high = {name: log.loss[use, j].max() for j, (name, use) in enumerate(zip(log.targets, used.T, strict=True))}
-    small = [f"{name} at most {top:.4g}" for name, top in high.items() if top < LOWEST_LOSS]
-    if not small:
-        return ()
-    return (
-        f"all losses are below {LOWEST_LOSS:g} nats per token ({_listed(small)}), less than text allows even of a "
-        "byte: are they in another unit? Bits times 0.693 are nats",
-    )
 
 
 def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
@@ -250,7 +237,7 @@ class Evidence:
     def observations(self, law: type[Law], inputs: Inputs) -> Observations:
         """The rows in the units of the search."""
         law.require(inputs)
-        loss = law.seen_losses(self.log.loss, inputs)
+        loss = self.log.loss
         weight = np.where(np.isnan(loss), 0.0, self.weight)
         log_loss = np.log(np.where(np.isnan(loss), 1.0, loss))
         N0, D0 = self.units(law)
@@ -299,7 +286,7 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
             f"{absent} of {kept.loss.size} losses come from runs that saw none of the target's language, which often "
             f"behave differently: {ONE_LAW}"
         )
-    return Evidence(kept, weight, final, (*told, *notices, *questions_of_log(kept, weight > 0)))
+    return Evidence(kept, weight, final, (*told, *notices))
 
 
 def _by_schedule(share: FloatArray, settings: Settings) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
@@ -430,12 +417,12 @@ def largest_mask(log: RunLog) -> BoolArray:
     return (log.N.max() == log.N)[None, :]
 
 
-def bootstrap_shares(log: RunLog, replicates: int, seed: int, stream: Stream = Stream.BOOTSTRAP) -> FloatArray:
+def bootstrap_shares(log: RunLog, replicates: int, seed: int) -> FloatArray:
     """Weights (B, R) of a Bayesian bootstrap over mixtures (Rubin 1981): exponential draws, mean one.
 
     Unlike draws with replacement it never leaves a mixture out, so that laws with many symbols stay identified.
     """
     groups = log.groups
-    draws = np.random.default_rng([seed, stream]).exponential(size=(replicates, int(groups.max()) + 1))
+    draws = np.random.default_rng([seed, Stream.BOOTSTRAP]).exponential(size=(replicates, int(groups.max()) + 1))
     draws /= draws.mean(axis=1, keepdims=True)
     return draws[:, groups]

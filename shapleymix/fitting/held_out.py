@@ -21,22 +21,26 @@ from shapleymix.laws.base import ABSURD, Observations, as_losses, asked
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 
-SURE = 2.0
-"""Standard errors by which one law must be better than another, were there mixtures without number."""
+SURE = float(norm.cdf(2.0))
+"""Probability from which one law is called better than another: that of two standard errors of a normal law."""
 
 
-def sure_errors(count: int) -> float:
-    """How many standard errors of a mean of so many values are as sure as `SURE` of a normal law: Student's t."""
-    return float(t.ppf(norm.cdf(SURE), count - 1))
+def over_mixtures(parts: FloatArray, groups: IntArray) -> FloatArray:
+    """Standard errors (...) of sums over rows of parts (..., R), which sum to 0: rows of one mixture err together."""
+    sums = parts @ (groups[:, None] == np.unique(groups))
+    count = sums.shape[-1]
+    return np.sqrt(np.square(sums).sum(axis=-1) * count / max(count - 1, 1))
 
 
-def surely(mean: float, error: float, count: int) -> int:
-    """1 or -1 where a mean of so many paired differences is surely above or below 0, else 0; of one, 0.
+def probability_below(mean: FloatArray, error: FloatArray, count: int) -> FloatArray:
+    """Probability that a mean over so many mixtures is below 0, by Student's t of its standard error."""
+    return t.cdf(-mean / np.maximum(error, 1e-300), max(count - 1, 1))
 
-    `error` is its standard error, as unbiased as that of independent differences.
-    """
-    bound = sure_errors(count) * error
-    return int(mean > bound) - int(mean < -bound)
+
+def surely(mean: FloatArray | float, error: FloatArray | float, count: int) -> int:
+    """1 or -1 where a mean over so many mixtures, with its standard error, is surely above or below 0, else 0."""
+    below = float(probability_below(np.asarray(mean), np.asarray(error), count))
+    return int(below < 1 - SURE) - int(below > SURE)
 
 
 @dataclass(frozen=True)

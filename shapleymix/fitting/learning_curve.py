@@ -20,7 +20,7 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from shapleymix.display import Columns, Tabular
-from shapleymix.errors import FitError, UsageError, described
+from shapleymix.errors import FitError, UsageError
 from shapleymix.fitting.comparison import selected
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.held_out import Candidate, candidate, law_of, score
@@ -32,7 +32,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
-from shapleymix.tables.words import parse_level, parse_number
+from shapleymix.tables.words import parse_level
 
 PARTS = (5, 3)
 FEWEST = 4  # mixtures of a fit
@@ -118,18 +118,6 @@ class LearningCurve(Tabular, Record):
         found = _quantiles(_ahead(self.curves, self.scatter, self.now, float(mixtures)), level)
         return found[0], found[1], found[2]
 
-    def needed(self, PE: float, level: float = LEVEL) -> tuple[float, float, float]:
-        """Mixtures that bring the expected PE down to this, and their interval; infinite where no number does."""
-        level = parse_level(level)
-        if not parse_number(PE, "PE") > 0:
-            raise UsageError(f"PE: {PE:g} is not above 0", hint="give a share above 0, such as 0.015")
-        now, floor, slope = self.curves.T
-        gap = (PE / now - floor) / (1 - floor)
-        with np.errstate(divide="ignore", over="ignore"):
-            count = np.where(gap >= 1, self.now, self.now * np.maximum(gap, 0.0) ** (-1 / slope))
-        found = _quantiles(count, level)
-        return found[0], found[1], found[2]
-
 
 @with_settings
 def learning_curve(
@@ -138,9 +126,7 @@ def learning_curve(
     transfer: TransferMatrix | Table | None = None,
     languages: Languages | Table | None = None,
     *,
-    parts: Sequence[int] = PARTS,
     level: float = LEVEL,
-    held_out: float | None = None,
     seed: int = SEED,
     progress: Progress | None = None,
     **settings: Unpack[Keywords],
@@ -155,12 +141,8 @@ def learning_curve(
         A law's name or class; `"auto"` takes what `fit` takes.
     transfer, languages : table or path, optional
         For laws that need them.
-    parts : sequence of int
-        Into how many parts the mixtures are split: k parts give fits to one part, and fits to all parts but one.
     level : float
         Probability of the intervals.
-    held_out : float, optional
-        PE of the law by cross-validation in `folds` folds, where a fit has told it: one more size for nothing.
     seed : int
         Seed of the draws.
     progress : Progress, optional
@@ -175,14 +157,9 @@ def learning_curve(
     regimes = parted(study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed))
     study = regimes.study
     chosen = selected(study, progress).preferred() if free else law
-    law, level, folds = law_of(chosen), parse_level(level), study.settings.folds
-    listed = sorted(set(parts), reverse=True)
-    if not listed or any(not isinstance(k, int) or isinstance(k, bool) or k < 3 for k in listed):
-        raise UsageError(f"parts {described(parts)}", hint="give whole numbers of at least 3, such as (5, 3)")
+    law, level = law_of(chosen), parse_level(level)
     contender = candidate(law)
-    sizes, notices = _fitted(contender, study, list(_designs(study, listed)), progress)
-    if held_out is not None and study.mixtures > folds > 1 and folds not in listed:  # else it is there already
-        sizes.append(_Size(study.mixtures * (1 - 1 / folds), parse_number(held_out, "held_out"), folds))
+    sizes, notices = _fitted(contender, study, list(_designs(study)), progress)
     if len(sizes) < SIZES_NEEDED:
         message = (
             f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted, "
@@ -196,12 +173,15 @@ def learning_curve(
 
 @dataclass(frozen=True)
 class _Size:
-    """Fits to so many mixtures: their mean PE, how many they are, and the PE of each where it is known."""
+    """Fits to so many mixtures, and the PE of each."""
 
     mixtures: float
-    PE: float
-    count: int
-    each: tuple[float, ...] = ()
+    each: FloatArray
+
+    @property
+    def PE(self) -> float:
+        """Their mean."""
+        return float(self.each.mean())
 
 
 def _fitted(
@@ -218,7 +198,7 @@ def _fitted(
         except FitError as error:
             notices.append(f"no fit to {size:g} mixtures: {error.message}")
             continue
-        found.append(_Size(size, float(np.mean(errors)), len(errors), tuple(errors)))
+        found.append(_Size(size, np.array(errors)))
     return found, notices
 
 
@@ -226,7 +206,7 @@ def _curve(law: str, study: Study, sizes: Sequence[_Size], level: float, notices
     """The curve that the errors tell, and where it leads."""
     now = study.mixtures
     share = np.array([one.mixtures for one in sizes]) / now
-    PE, count = np.array([one.PE for one in sizes]), np.array([one.count for one in sizes])
+    PE, count = np.array([one.PE for one in sizes]), np.array([len(one.each) for one in sizes])
     scatter = _scatter(sizes, now)
     error = scatter / np.sqrt(share * count)
     curves = _draws(share, np.log(PE), error, study.seed)
@@ -237,9 +217,9 @@ def _curve(law: str, study: Study, sizes: Sequence[_Size], level: float, notices
     )
 
 
-def _designs(study: Study, parts: Sequence[int]) -> Iterator[tuple[float, BoolArray]]:
+def _designs(study: Study) -> Iterator[tuple[float, BoolArray]]:
     """Mean number of fitted mixtures, and the held-out rows (V, R) of the fits to as many; smallest first."""
-    usable = [k for k in parts if study.mixtures >= k]
+    usable = [k for k in PARTS if study.mixtures >= k]
     masks = {k: study.cross_validation(k)[0] for k in usable}
     for k in usable:
         if study.mixtures / k >= FEWEST:
@@ -261,8 +241,8 @@ def _errors(contender: Candidate, study: Study, masks: BoolArray) -> list[float]
 
 def _scatter(sizes: Sequence[_Size], now: int) -> float:
     """Relative spread of PE between fits to all mixtures, as the fits to a share of them tell it by root n."""
-    squares = sum(one.mixtures / now * ((np.array(one.each) / one.PE - 1) ** 2).sum() for one in sizes)
-    freedom = sum(max(len(one.each) - 1, 0) for one in sizes)
+    squares = sum(one.mixtures / now * ((one.each / one.PE - 1) ** 2).sum() for one in sizes)
+    freedom = sum(len(one.each) - 1 for one in sizes)
     return float(np.sqrt(squares / max(freedom, 1)))
 
 

@@ -31,7 +31,16 @@ from shapleymix.fitting.evidence import (
     questions_of_fit,
     without,
 )
-from shapleymix.fitting.held_out import Scores, candidate, learned_by, mean_of, require_losses, score, surely
+from shapleymix.fitting.held_out import (
+    Scores,
+    candidate,
+    learned_by,
+    mean_of,
+    over_mixtures,
+    require_losses,
+    score,
+    surely,
+)
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.status import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
@@ -345,13 +354,10 @@ def _errors(study: Study) -> FloatArray:
 
 def _surely(gains: FloatArray, groups: IntArray) -> int:
     """1 or -1 if the mean of gains (R, K; NaN = none) is surely above or below 0 over mixtures, else 0."""
-    known = ~np.isnan(gains)
-    among = np.flatnonzero(known.any(axis=1))
-    if len(np.unique(groups[among])) < ENOUGH:
+    rows = ~np.isnan(gains).all(axis=1)
+    gains, groups = gains[rows], groups[rows]
+    if (count := len(np.unique(groups))) < ENOUGH:
         return 0
-    _, place = np.unique(groups[among], return_inverse=True)
-    sums = np.bincount(place, np.where(known, gains, 0.0)[among].sum(axis=1))
-    counts = np.bincount(place, known[among].sum(axis=1))
-    mean, n = sums.sum() / counts.sum(), len(sums)
-    error = np.sqrt(((sums - mean * counts) ** 2).sum() * n / (n - 1)) / counts.sum()
-    return surely(mean, error, n)
+    mean = mean_of(gains)
+    parts = np.nansum(gains - mean, axis=1) / (~np.isnan(gains)).sum()
+    return surely(mean, over_mixtures(parts, groups), count)

@@ -23,7 +23,6 @@ from shapleymix.laws.classical import (
     EffectiveData,
     Exponential,
     Family,
-    FamilyMean,
     Shapley,
     ShapleyConcave,
     ShapleyTempered,
@@ -37,7 +36,6 @@ LAWS: dict[str, type[Law]] = {
     law.name: law
     for law in (
         Chinchilla,
-        FamilyMean,
         Family,
         Shapley,
         ShapleyTempered,

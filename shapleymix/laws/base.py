@@ -336,11 +336,6 @@ class Law(Record):
         return np.isfinite(self.losses(p, one, one))
 
     @classmethod
-    def seen_losses(cls, loss: FloatArray, inputs: Inputs) -> FloatArray:
-        """The losses that the law is fitted to; most laws take them as they are."""
-        return loss
-
-    @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
         """All symbols, in declared order."""
         return parameters_of(cls)

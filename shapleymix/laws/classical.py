@@ -138,25 +138,6 @@ class Family(TransferLaw):
         return {"members": same_family(inputs, inputs.sources)}
 
 
-@dataclass(frozen=True)
-class FamilyMean(Family):
-    """FamilyLaw as published: one law a family, fitted to the mean loss of its targets, predicting that for each."""
-
-    kind = "law/family-mean"
-    name = "family-mean"
-    reference = "He et al. 2025, eq. of the family's loss"
-    assumption = "all languages of a family have one loss; transfer is full within it and none outside"
-
-    @classmethod
-    def seen_losses(cls, loss: FloatArray, inputs: Inputs) -> FloatArray:
-        together = same_family(inputs, inputs.targets)
-        measured = ~np.isnan(loss)
-        total = np.where(measured, loss, 0.0) @ together
-        count = measured @ together
-        mean = total / np.maximum(count, 1.0)
-        return np.where(measured & (count == together.sum(axis=0)), mean, np.nan)
-
-
 def same_family(inputs: Inputs, rows: tuple[str, ...]) -> FloatArray:
     """1 where a row's language and a target are of one family, else 0; shape (rows, K)."""
     if inputs.languages is None:
