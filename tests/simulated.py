@@ -42,6 +42,8 @@ def true_law(name: str, given: Inputs, seed: int = 0) -> Law:
     symbols = law.givens(given) | {
         known.name: rng.uniform(*known.typical, shapes[known.axes]) for known in law.fitted()
     }
+    if name == "family":  # what no family member has must not cost more than any model's loss
+        symbols["gamma"] = symbols["gamma"] / 2
     if "first_N" in symbols:  # a truth is one of budgets in plain units
         symbols |= {name: np.full(K, min(one)) for name, one in (("first_N", SIZES), ("first_D", TOKENS))}
     return law(**symbols).in_gauge()

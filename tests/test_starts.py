@@ -55,7 +55,7 @@ def test_starts_are_within_bounds_best_first_and_near_the_data(name):
 def test_linear_symbols_are_exact_where_the_grid_holds_the_exponents():
     """alpha = beta = .25 and gamma = .2 are on the grid: E, A and B must come out by the projection alone."""
     problem, law = problem_of("shapley", rows=40)
-    exact = law.replaced(alpha=np.full(4, 0.25), beta=np.full(4, 0.25), gamma=np.full(4, 0.2))
+    exact = law.replaced(A=law.A / 4, B=law.B / 4, alpha=np.full(4, 0.25), beta=np.full(4, 0.25), gamma=np.full(4, 0.2))
     log = problem.evidence.log
     log = with_loss(log, exact(log.p, log.N, log.D))
     problem = Problem.of(LAWS["shapley"], gather(log, Settings()), problem.inputs, Settings())

@@ -43,6 +43,7 @@ FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; within a hundredth or so of their spread
 BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no valley is flat: within a tenth
+BELIEVED_REPLICATE = 3e-3  # of such replicates: intervals are narrower by .2 to .4% than at a tenth of it
 NEARBY = 0.02  # damping of the first step from a solution of nearly the same problem
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
 REPLICATE_ROUNDS = 2  # of finding h and R*
@@ -145,7 +146,7 @@ class Problem:
             if self.evidence.tells(self.packing.law):
                 there, again = worn(self, shares, start[:, 0], center, REPLICATE_ROUNDS)
                 start = again[:, None]
-        enough = BELIEVED_TOLERANCE if self.packing.law.knobs else REPLICATE_TOLERANCE
+        enough = BELIEVED_REPLICATE if self.packing.law.knobs else REPLICATE_TOLERANCE
         stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
         solution = there._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)

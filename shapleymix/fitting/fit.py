@@ -34,6 +34,7 @@ from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_size, parse_level
 
+ONE_MIXTURE = "all runs have one mixture, so the fit knows N and D alone: to tell mixtures apart, add runs of others"
 Parameter = tuple[str, str | None, str, float, float, float]
 """Symbol, source or None, target, value, and its interval."""
 
@@ -551,8 +552,8 @@ def fit(
     """
     how = Settings(**settings, bootstrap=bootstrap)
     study = study_of(log, transfer, languages, how, seed, vocabulary=vocabulary)
-    if law == AUTO and len(set(study.log.mixture_keys)) == 1:
-        law = Chinchilla  # the one law that one mixture tells
+    if alone := law == AUTO and len(set(study.log.mixture_keys)) == 1:
+        law = Chinchilla
     free = isinstance(law, str) and law == AUTO
     parts = parted(study)
     selection = selected(parts.study, progress) if free else None
@@ -560,6 +561,8 @@ def fit(
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)
     found = replace(fit_of(parts, chosen, progress), selection=selection)
+    if alone:
+        found = replace(found, notices=(ONE_MIXTURE, *found.notices))
     caution(found.warnings)
     return found
 

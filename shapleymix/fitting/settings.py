@@ -45,7 +45,7 @@ class Settings:
         Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
     min_own_tokens : Size, optional
         Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
-        default none are left out, but runs without the language get a model of their own if they behave differently.
+        default none are left out; where runs without the language behave differently, a fit to all predicts them.
     checkpoints : str
         "final" to answer for losses at the end of a run, to which a checkpoint counts by the fourth power of its share
         of the run's schedule; "all" for losses along a run, to which all count alike.

@@ -25,8 +25,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from shapleymix.laws.base import Belief, Budget, Inputs, Knobs, Observations, fitted, given, require_transfer
-from shapleymix.laws.classical import TransferLaw, concavity
+from shapleymix.laws.base import Belief, Budget, Inputs, Knobs, fitted, given, require_transfer
+from shapleymix.laws.classical import TransferLaw, concavity, strength
 from shapleymix.laws.core import EXPONENT_PRIOR
 from shapleymix.laws.pieces import Pieces, log_ratios, powers
 from shapleymix.records import BoolArray, FloatArray
@@ -93,13 +93,14 @@ class LearnedBase(TransferLaw):
     needs = ("mixture",)
     threshold = 1e-2
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {
-        "u": (0.5, 0.05, 0.15, 1.5, 5.0),
-        "gamma": (0.2, 0.05, 0.1, 0.4, 1.0, 3.0),
-        "c": (0.45, 0.3, 0.6, 0.8),
-        "a": (0.45, 0.3, 0.6, 0.8),
         "sv": (0.02, 0.5, 2.0),
+        "gamma": (0.2, 0.05, 0.5, 2.0),
+        "u": (0.5, 0.05, 0.15, 1.5, 5.0),
+        "c": (0.45, 0.3, 0.7),
+        "a": (0.45, 0.3, 0.7),
     }
 
+    gamma: FloatArray = strength(0.2)
     a: FloatArray = concavity(0.45)
     c: FloatArray = concavity(0.45)
     u: FloatArray = fitted(
@@ -209,9 +210,3 @@ class LearnedBase(TransferLaw):
         nsv = np.zeros_like(own) if inputs.transfer is None else require_transfer(inputs, cls.name).nsv
         alike = {"even": 1.0 / max(held.sum(), 1), "first_N": inputs.least[0], "first_D": inputs.least[1]}
         return {"own": own, "nsv": nsv} | {name: np.full(len(inputs.targets), one) for name, one in alike.items()}
-
-    @classmethod
-    def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
-        targets = observed.log_loss.shape[1]
-        found = {name: np.full((1, targets), cls.knobs[name][0]) for name in SPREADS}
-        return found | {"u": np.full((1, *givens["own"].shape), FIRST)}
