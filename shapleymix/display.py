@@ -70,12 +70,17 @@ class Tabular:
         For pandas, `pandas.DataFrame(result.columns())` needs nothing else; Polars' own `.to_pandas()` needs pyarrow
         as well, which is not installed with this package.
         """
-        from polars import DataFrame
+        return frame_of(self.columns())
 
-        def bare(values: Column) -> list[object]:
-            return [value.item() if isinstance(value, np.generic) else value for value in values]
 
-        return DataFrame({name: bare(values) for name, values in self.columns().items()}, strict=False)
+def frame_of(columns: Columns) -> DataFrame:
+    """Columns as a Polars frame; NumPy's numbers are plain ones."""
+    from polars import DataFrame
+
+    def bare(values: Column) -> list[object]:
+        return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+    return DataFrame({name: bare(values) for name, values in columns.items()}, strict=False)
 
 
 def _fields(result: object) -> list[str]:

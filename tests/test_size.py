@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what is larger than the third drawing asks for is to shrink, not to stay
-    "shapleymix/[edfrs]*.py": 799,
-    "shapleymix/tables": 1_391,
+    "shapleymix/[edfrs]*.py": 780,
+    "shapleymix/tables": 1_300,
     "shapleymix/game": 437,
     "shapleymix/laws": 1_449,
     "shapleymix/fitting": 3_794,
