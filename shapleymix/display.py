@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shapleymix.files import plain
+
 if TYPE_CHECKING:
     from polars import DataFrame
 
@@ -88,17 +90,8 @@ def _fields(result: object) -> list[str]:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two values are equal, NaN equalling NaN, arrays by shape and every element."""
-    if isinstance(one, (np.ndarray, float)) and isinstance(other, (np.ndarray, float)):
-        a, b = np.asarray(one), np.asarray(other)
-        return a.dtype.kind == b.dtype.kind and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return False
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+    """Whether two values are the same as JSON: NaN equals NaN, arrays are equal by every element."""
+    return plain(one, endless=str) == plain(other, endless=str)
 
 
 def short(value: object) -> str:

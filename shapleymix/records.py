@@ -10,7 +10,6 @@ names the file and the field.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import types
 import typing
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from shapleymix.display import Shown
 from shapleymix.errors import Location, StoreError, UsageError, described
-from shapleymix.files import Json, Origin, atomic_write, is_table_name, read_json
+from shapleymix.files import Json, Origin, is_table_name, plain, read_json, write_json
 
 SCHEMA_VERSION = 1
 
@@ -36,6 +35,7 @@ Hint = object  # what an annotation says: a class, or a generic alias, for which
 _KINDS: dict[str, type[Record]] = {}
 IMPORT_FIRST = "import the module that defines it first"
 _REWRITE = "write it again with the command that made it"
+_PLAIN = (str, int, bool, list, dict)
 _SPECIAL = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
 """What JSON has no number for."""
 
@@ -64,7 +64,7 @@ class Record(Shown):
 
     def to_document(self) -> dict[str, Json]:
         """The result as JSON-ready values, with its schema version and kind."""
-        fields = {name: _encode(getattr(self, name)) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
+        fields = {name: plain(getattr(self, name), endless=str) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
         return {"schema_version": SCHEMA_VERSION, "kind": self.kind, **fields}
 
     @classmethod
@@ -80,8 +80,7 @@ class Record(Shown):
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the document to `path`, atomically; an existing file is kept unless `force`."""
-        text = json.dumps(self.to_document(), indent=1, ensure_ascii=False, allow_nan=False)
-        atomic_write(path, text + "\n", force=force)
+        write_json(self.to_document(), path, force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -114,22 +113,6 @@ class Record(Shown):
         if not isinstance(given, cls):
             raise UsageError(f"{described(given)} is no {cls.kind}", hint=f"give a {cls.__name__}, or its file")
         return given
-
-
-def _encode(value: object) -> Json:
-    if isinstance(value, Record):
-        return value.to_document()
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _encode(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(key): _encode(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_encode(item) for item in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None if np.isnan(value) else str(value)
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    raise TypeError(f"cannot store a {type(value).__name__}")
 
 
 def _decode_record(cls: type[Record], document: object, place: Location) -> Record:
@@ -190,22 +173,13 @@ def _decode(hint: Hint, value: object, place: Location) -> object:
         return _decode_record(hint, value, place)
     if hint is float:
         return float(_decode_array(np.float64, [value]).item())
-    return _expect(hint, value) if isinstance(hint, type) and hint in _JSON_NAMES else value
-
-
-_JSON_NAMES: dict[type, str] = {
-    str: "a text",
-    int: "a whole number",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
-}
+    return _expect(hint, value) if isinstance(hint, type) and hint in _PLAIN else value
 
 
 def _expect(wanted: type[T], value: object) -> T:
     """The value, or a TypeError unless JSON gave exactly this type: a truth value is no integer."""
     if type(value) is not wanted:
-        raise TypeError(f"expected {_JSON_NAMES[wanted]}, found {value!r:.40}")
+        raise TypeError(f"expected {wanted.__name__}, found {value!r:.40}")
     return typing.cast(T, value)
 
 

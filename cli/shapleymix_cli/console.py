@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import shutil
 import sys
@@ -325,21 +324,11 @@ def say(text: str) -> None:
 
 def text_of(document: Mapping[str, object]) -> str:
     """A document as JSON; characters that a terminal would obey are escaped."""
+    from shapleymix.files import plain
     from shapleymix.records import SCHEMA_VERSION
 
-    text = json.dumps(_plain({"schema_version": SCHEMA_VERSION, **document}), indent=1, ensure_ascii=False)
+    text = json.dumps(plain({"schema_version": SCHEMA_VERSION, **document}), indent=1, ensure_ascii=False)
     return "".join(sign if sign.isprintable() or sign == "\n" else json.dumps(sign)[1:-1] for sign in text)
-
-
-def _plain(value: Any) -> object:
-    """What JSON can hold: arrays as lists, and null for a number that is none."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 OK, DATA_SAY_NO, USAGE, INTERRUPTED = 0, 1, 2, 130

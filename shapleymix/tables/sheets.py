@@ -31,6 +31,9 @@ Table = str | os.PathLike[str] | pl.DataFrame | Columns
 A cell is empty where a text is empty, Polars has null, pandas or an array NaN, and a list None.
 """
 
+PARQUET = b"PAR1"
+"""How a Parquet file begins."""
+
 NUMBER_HINT = "write decimals with a point, without units; a loss that was not measured is an empty cell"
 _RAGGED = "quote cells that contain a comma; write decimals with a point; leave missing cells empty"
 _NO_ROWS = "a table needs a header and at least one row"
@@ -98,14 +101,8 @@ class Sheet:
         if empty and column not in self.columns:
             return np.full(self.rows, np.nan)
         cells = self.columns[column]
-        if cells.dtype.is_numeric():
-            values = cells.cast(pl.Float64).to_numpy().copy()
-            blank = np.isnan(values)
-        else:
-            text = cells.cast(pl.String, strict=False).fill_null("").str.strip_chars()
-            blank = (text == "").to_numpy()
-            text = _exponents(text) if sizes else text
-            values = text.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
+        found, blank = as_numbers(cells, sizes)
+        values, blank = found.fill_null(np.nan).to_numpy().copy(), blank.to_numpy()
         for row in np.flatnonzero(~np.isfinite(values) & ~(blank & empty)).tolist():
             if blank[row]:
                 self.fault(f"{column} is empty", row, column, "fill it in, or leave out the row")
@@ -148,39 +145,74 @@ def read_sheet(table: Table, origin: str = "<memory>") -> Sheet:
         line, with its line.
     """
     if isinstance(table, (str, os.PathLike)):
-        return sheet_of(*bytes_of(table))
+        return sheet_of(*read_once(table))
     frame = _frame(table)
     digest = hashlib.sha256(repr(frame.to_dict(as_series=False)).encode("utf-8", "replace")).hexdigest()
     return _sheet(Origin(origin, digest), frame.to_dict(), range(1, frame.height + 1))
 
 
-def bytes_of(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
-    """The bytes of a file and their hash, or a DataError that says why it cannot be read."""
-    try:
-        return read_once(path)
-    except (OSError, ValueError) as error:  # a ValueError: a name that no file can have
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise DataError(f"cannot be read: {reason or error}", location=Location(file=os.fspath(path))) from error
-
-
 def sheet_of(data: bytes, origin: Origin) -> Sheet:
     """The sheet in the bytes of a file, whose name and first bytes say how it is written."""
-    name = origin.file.lower()
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data, name = gzip.decompress(data), name.removesuffix(".gz")
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"is not a whole gzip file: {error}", location=Location(origin.file)) from error
-    if data[:4] == b"PAR1":
-        return _parquet(data, origin)
+    if data[:4] == PARQUET:
+        frame = parquet_of(data, origin)
+        return _sheet(origin, frame.to_dict(), range(1, frame.height + 1))
+    text, name = text_of(data, origin), origin.file.lower().removesuffix(".gz")
+    if not (name.endswith((".jsonl", ".ndjson")) or text.lstrip()[:1] == "{"):
+        return parse_csv(text, origin)
+    rows = json_rows(text, origin)
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    columns = {name: pl.Series(name, [row.get(name) for row in rows.values()], strict=False) for name in names}
+    return _sheet(origin, columns, list(rows))
+
+
+def text_of(data: bytes, origin: Origin) -> str:
+    """The text in the bytes of a file, unpacked where it is packed.
+
+    Raises
+    ------
+    DataError
+        If it is no whole gzip file, or no UTF-8, with the line.
+    """
     try:
-        text = data.decode("utf-8-sig")
+        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        return data.decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"is not a whole gzip file: {error}", location=Location(origin.file)) from error
     except UnicodeDecodeError as error:
         message = f"byte 0x{data[error.start]:02x} is not UTF-8"
         place = Location(origin.file, data.count(b"\n", 0, error.start) + 1)
         raise DataError(message, location=place, hint="save the file as comma-separated UTF-8 text (.csv)") from error
-    lines_of_json = name.endswith((".jsonl", ".ndjson")) or text.lstrip()[:1] == "{"
-    return _jsonl(text, origin) if lines_of_json else parse_csv(text, origin)
+
+
+def json_rows(text: str, origin: Origin) -> dict[int, dict[str, object]]:
+    """The objects of a text with one a line, by line.
+
+    Raises
+    ------
+    DataError
+        With every line that holds another thing.
+    """
+    rows: dict[int, dict[str, object]] = {}
+    faults: list[Fault] = []
+    for line, content in enumerate(text.split("\n"), start=1):
+        try:
+            if content.strip():
+                rows[line] = dict(json.loads(content).items())
+        except (ValueError, AttributeError, RecursionError) as error:
+            hint = 'write one JSON object a line, such as {"run": "a", "N": 23712}'
+            faults.append(Fault(f"is not a JSON object: {error}", Location(origin.file, line), None, hint))
+    if faults:
+        raise DataError.of(faults, origin.file)
+    return rows
+
+
+def parquet_of(data: bytes, origin: Origin) -> pl.DataFrame:
+    """The frame in the bytes of a Parquet file, or a DataError."""
+    try:
+        return pl.read_parquet(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"is not a whole Parquet file: {reason}", location=Location(origin.file)) from error
 
 
 def _sheet(origin: Origin, columns: dict[str, pl.Series], lines: Sequence[int]) -> Sheet:
@@ -242,40 +274,17 @@ def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
     return _sheet(origin, columns, lines[1:])
 
 
-def _jsonl(text: str, origin: Origin) -> Sheet:
-    """One JSON object a line; a key that a line lacks is an empty cell."""
-    rows: dict[int, dict[str, object]] = {}
-    faults: list[Fault] = []
-    for line, content in enumerate(text.split("\n"), start=1):
-        try:
-            if content.strip():
-                rows[line] = dict(json.loads(content).items())
-        except (ValueError, AttributeError, RecursionError) as error:
-            hint = 'write one JSON object a line, such as {"run": "a", "N": 23712}'
-            faults.append(Fault(f"is not a JSON object: {error}", Location(origin.file, line), None, hint))
-    if faults:
-        raise DataError.of(faults, origin.file)
-    names = dict.fromkeys(name for row in rows.values() for name in row)
-    columns = {name: pl.Series(name, [row.get(name) for row in rows.values()], strict=False) for name in names}
-    return _sheet(origin, columns, list(rows))
-
-
-def _parquet(data: bytes, origin: Origin) -> Sheet:
-    try:
-        frame = pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"is not a whole Parquet file: {reason}", location=Location(origin.file)) from error
-    return _sheet(origin, frame.to_dict(), range(1, frame.height + 1))
-
-
-def _exponents(text: pl.Series) -> pl.Series:
-    """`243M` as `243e6`, which casting reads as the nearest double."""
-    return (
-        text.str.to_lowercase()
-        .str.replace(_SIZE, "${1}e${2}")
-        .str.replace_many([f"e{unit}" for unit in EXPONENTS], [f"e{power}" for power in EXPONENTS.values()])
-    )
+def as_numbers(cells: pl.Series, sizes: bool = True) -> tuple[pl.Series, pl.Series]:
+    """Cells (R,) as doubles, null where one is no number, and which of them are empty; of sizes `243M` is a number."""
+    if cells.dtype.is_numeric():
+        values = cells.cast(pl.Float64)
+        return values, values.is_nan().fill_null(True)
+    text = cells.cast(pl.String, strict=False).fill_null("").str.strip_chars()
+    blank = text == ""
+    if sizes:  # `243M` as `243e6`, which casting reads as the nearest double
+        powers = {f"e{unit}": f"e{power}" for unit, power in EXPONENTS.items()}
+        text = text.str.to_lowercase().str.replace(_SIZE, "${1}e${2}").str.replace_many(powers)
+    return text.cast(pl.Float64, strict=False), blank
 
 
 def write_table(columns: Columns, path: str | os.PathLike[str], *, force: bool = False) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from shapleymix.display import Column, Columns, Tabular, text_table
 from shapleymix.errors import DataError, Location, UsageError, printable
-from shapleymix.files import Json, atomic_write, read_json
+from shapleymix.files import Json, read_json, write_json
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.sheets import Sheet, Table, read_sheet, write_table
 from shapleymix.tables.words import align, check_label, repeated
@@ -198,8 +197,7 @@ class TransferMatrix(Tabular, Record):
         # without what only this reading knows: which file, and what is a column of the table
         own = {key: value for key, value in self.provenance.items() if key not in ("origin", "digest", "loss_drop")}
         note = {"schema_version": 1, "kind": SIDECAR_KIND, "provenance": own, "sha256": digest}
-        text = json.dumps(note, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
-        atomic_write(sidecar, text + "\n", force=force)
+        write_json(note, sidecar, force=force)
 
     def columns(self) -> dict[str, Column]:
         """The columns of the tidy table that `read_transfer` reads, one row per pair."""
