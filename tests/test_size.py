@@ -28,7 +28,7 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "adapters/shapleymix_sweep": 699,
     "cli/shapleymix_cli": 1_621,
     "cli/shapleymix_view": 925,
-    "tests": 15_999,
+    "tests": 15_997,
 }
 MOST_MODULES, MOST_SCRIPT = 124, 500
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
