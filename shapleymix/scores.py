@@ -519,7 +519,7 @@ def _tasks(sheet: Sheet, names: Sequence[str], log: RunLog, meanings: Mapping[st
         stem, _, end = name.replace("/", "_").rpartition("_")
         task = (name, meanings[name]) if name in meanings else (stem, end)
         if task[1] not in log.targets and name:
-            hint = f"add a column target, or say task_language={name}={log.targets[0]}"
+            hint = f"add a column target, or say task_language {name}={log.targets[0]}"
             sheet.fault(f"the target of task {name!r} is not known", row, "task", hint)
         found.append(task)
     return found

@@ -280,7 +280,7 @@ def parted(study: Study) -> Parted:
         return one
     text = (
         f"{int(rows.sum())} of {int((rows | with_own).sum())} losses come from runs that saw none of the target's "
-        "language. They get a model of their own (min_own_tokens=0 fits one law to all)"
+        "language. They get a model of their own (min_own_tokens 0 fits one law to all)"
     )
     evidence = replace(alone.evidence, notices=(*alone.evidence.notices, text))
     return Parted(study, replace(alone, evidence=evidence), rows)
