@@ -42,7 +42,7 @@ class Shown:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return all(same(getattr(self, name), getattr(other, name)) for name in _fields(self))
+        return all(same(getattr(self, name), getattr(other, name)) for name in field_names(self))
 
     def __repr__(self) -> str:
         return self.summary()
@@ -53,7 +53,7 @@ class Shown:
 
     def summary(self) -> str:
         """What the result holds, in a few lines."""
-        lines = [f"  {name}: {short(getattr(self, name))}"[:WIDTH] for name in _fields(self)]
+        lines = [f"  {name}: {short(getattr(self, name))}"[:WIDTH] for name in field_names(self)]
         hidden = len(lines) - SHOWN_FIELDS
         more = [f"  ... and {hidden} more fields"] if hidden > 0 else []
         return "\n".join([type(self).__name__, *lines[:SHOWN_FIELDS], *more])
@@ -85,7 +85,8 @@ def frame_of(columns: Columns) -> DataFrame:
     return DataFrame({name: bare(values) for name, values in columns.items()}, strict=False)
 
 
-def _fields(result: object) -> list[str]:
+def field_names(result: object) -> list[str]:
+    """The names of the fields of a dataclass, or of an object of it."""
     return [field.name for field in dataclasses.fields(result)]  # type: ignore[arg-type]
 
 

@@ -23,10 +23,10 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "shapleymix/fitting": 3_794,
     "shapleymix/mixing": 2_488,
     "shapleymix/planning.py": 285,
-    "adapters/shapleymix_io": 1_400,
+    "adapters/shapleymix_io": 1_395,
     "adapters/shapleymix_irds": 4_905,
     "adapters/shapleymix_sweep": 699,
-    "cli/shapleymix_cli": 1_621,
+    "cli/shapleymix_cli": 1_600,
     "cli/shapleymix_view": 925,
     "tests": 15_997,
 }

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shapleymix.errors import Location, UsageError, described, did_you_mean
-from shapleymix.files import Origin, read_once
+from shapleymix.errors import UsageError, described, did_you_mean
+from shapleymix.files import Origin, read_toml
 from shapleymix.tables import sheets
 from shapleymix.tables.words import parse_size
 from shapleymix_io.table import flat
@@ -164,11 +163,7 @@ def _entries(given: Map | None) -> tuple[dict[str, Any], tuple[Origin, ...]]:
 
 def _toml_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Origin]:
     """The content of a map file; tables that it joins are found from its folder."""
-    data, origin = read_once(path, UsageError, "give a TOML file, or KEY=VALUE such as loss=eval/loss/{lang}")
-    try:
-        found = tomllib.loads(data.decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"is no TOML: {error}", location=Location(origin.file), hint='write run = "Name"') from error
+    found, origin = read_toml(path, UsageError, "give a TOML file, or KEY=VALUE such as loss=eval/loss/{lang}")
     if "join" in found:
         found["join"] = [os.fspath(Path(path).parent / one) for one in _listed(found["join"])]
     return found, origin

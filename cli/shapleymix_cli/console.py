@@ -23,6 +23,7 @@ import click
 from rich.cells import cell_len
 
 from shapleymix.errors import Location, ShapleyMixError, UsageError, printable
+from shapleymix.files import atomic_write, plain
 
 if TYPE_CHECKING:
     from shapleymix.records import Record
@@ -290,8 +291,6 @@ class Output:
             columns = result["columns"] if isinstance(result, Mapping) else result.columns()
             write_table(columns, self.path, force=self.force)
         elif isinstance(result, Mapping):
-            from shapleymix.files import atomic_write
-
             atomic_write(self.path, f"{text_of(result)}\n", force=self.force)
         else:
             self.marked(result).save(self.path, force=self.force)
@@ -324,7 +323,6 @@ def say(text: str) -> None:
 
 def text_of(document: Mapping[str, object]) -> str:
     """A document as JSON; characters that a terminal would obey are escaped."""
-    from shapleymix.files import plain
     from shapleymix.records import SCHEMA_VERSION
 
     text = json.dumps(plain({"schema_version": SCHEMA_VERSION, **document}), indent=1, ensure_ascii=False)
