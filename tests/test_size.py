@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "cli/shapleymix_view": 925,
     "tests": 15_997,
 }
-MOST_MODULES, MOST_SCRIPT = 124, 500
+MOST_MODULES, MOST_SCRIPT = 124, 458
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 
