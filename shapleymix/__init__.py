@@ -25,37 +25,11 @@ The wings, in the order in which data flows; each imports only from those above 
 from __future__ import annotations
 
 import importlib
+import os.path
 
-_HOME = {
-    "errors": (
-        "DataError FitError InfeasibleError OutsideError ShapleyMixError "
-        "ShapleyMixWarning SolveError StoreError UsageError"
-    ),
-    "tables.languages": "Languages read_languages",
-    "tables.run_reading": "read_runs",
-    "tables.runs": "RunLog write_runs",
-    "tables.transfer": "TransferMatrix read_transfer",
-    "game.exact": "exact_shapley",
-    "game.sampled": "sampled_shapley",
-    "game.coalitions": "shapley_values",
-    "laws": "LAWS",
-    "laws.base": "Inputs Law fitted given",
-    "laws.pieces": "Pieces",
-    "fitting.comparison": "Comparison compare",
-    "fitting.fit": "Evaluation Fit evaluate fit",
-    "fitting.learning_curve": "LearningCurve learning_curve",
-    "fitting.likeness": "like",
-    "fitting.prediction": "Prediction",
-    "fitting.surface": "Gain Surface",
-    "mixing.bounds": "Group",
-    "mixing.frontier": "Frontier",
-    "mixing.mixture": "Candidates Mixture",
-    "mixing.problem": "Problem compare_mixtures frontier optimize optimize_compute optimize_scales problem",
-    "scores": "Downstream calibrate_scores",
-    "planning": "Design design",
-}
-"""The modules of the public names; `__init__.pyi` says the same to type checkers and editors."""
-_MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
+with open(f"{os.path.splitext(__file__)[0]}.pyi", encoding="utf-8") as _stub:
+    _MODULE = {line.split()[-1]: line.split()[1] for line in _stub if line.startswith("from")}
+"""The modules of the public names: those of the stub, which says them to type checkers and editors as well."""
 
 __all__ = sorted(_MODULE)  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -67,7 +41,7 @@ def __getattr__(name: str) -> object:
         return version("shapleymix")
     if name not in _MODULE:
         raise AttributeError(f"module 'shapleymix' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"shapleymix.{_MODULE[name]}"), name)
+    value = getattr(importlib.import_module(_MODULE[name]), name)
     globals()[name] = value
     return value
 

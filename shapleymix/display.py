@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shapleymix.files import plain
+
 if TYPE_CHECKING:
     from polars import DataFrame
 
@@ -40,7 +42,7 @@ class Shown:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return all(same(getattr(self, name), getattr(other, name)) for name in _fields(self))
+        return all(same(getattr(self, name), getattr(other, name)) for name in field_names(self))
 
     def __repr__(self) -> str:
         return self.summary()
@@ -51,7 +53,7 @@ class Shown:
 
     def summary(self) -> str:
         """What the result holds, in a few lines."""
-        lines = [f"  {name}: {short(getattr(self, name))}"[:WIDTH] for name in _fields(self)]
+        lines = [f"  {name}: {short(getattr(self, name))}"[:WIDTH] for name in field_names(self)]
         hidden = len(lines) - SHOWN_FIELDS
         more = [f"  ... and {hidden} more fields"] if hidden > 0 else []
         return "\n".join([type(self).__name__, *lines[:SHOWN_FIELDS], *more])
@@ -70,30 +72,27 @@ class Tabular:
         For pandas, `pandas.DataFrame(result.columns())` needs nothing else; Polars' own `.to_pandas()` needs pyarrow
         as well, which is not installed with this package.
         """
-        from polars import DataFrame
-
-        def bare(values: Column) -> list[object]:
-            return [value.item() if isinstance(value, np.generic) else value for value in values]
-
-        return DataFrame({name: bare(values) for name, values in self.columns().items()}, strict=False)
+        return frame_of(self.columns())
 
 
-def _fields(result: object) -> list[str]:
+def frame_of(columns: Columns) -> DataFrame:
+    """Columns as a Polars frame; NumPy's numbers are plain ones."""
+    from polars import DataFrame
+
+    def bare(values: Column) -> list[object]:
+        return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+    return DataFrame({name: bare(values) for name, values in columns.items()}, strict=False)
+
+
+def field_names(result: object) -> list[str]:
+    """The names of the fields of a dataclass, or of an object of it."""
     return [field.name for field in dataclasses.fields(result)]  # type: ignore[arg-type]
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two values are equal, NaN equalling NaN, arrays by shape and every element."""
-    if isinstance(one, (np.ndarray, float)) and isinstance(other, (np.ndarray, float)):
-        a, b = np.asarray(one), np.asarray(other)
-        return a.dtype.kind == b.dtype.kind and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return False
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+    """Whether two values are the same as JSON: NaN equals NaN, arrays are equal by every element."""
+    return plain(one, endless=str) == plain(other, endless=str)
 
 
 def short(value: object) -> str:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from shapleymix.errors import Location, StoreError, UsageError, described
+from shapleymix.errors import DataError, Location, ShapleyMixError, StoreError, UsageError, described
 
-STANDARD_INPUT = "<stdin>"
-
+FileName = str | os.PathLike[str]
+Refused = type[ShapleyMixError]
+"""The kind of error by which something is refused."""
+WRITE_AGAIN = "write it again with the command that made it"
+"""What to do about a broken result."""
 TABLES = (".csv", ".csv.gz", ".parquet", ".pq", ".jsonl", ".ndjson")
 """How the name of a table ends."""
 
@@ -35,12 +40,12 @@ class Origin:
     sha256: str
 
 
-def is_table_name(given: object) -> TypeGuard[str | os.PathLike[str]]:
+def is_table_name(given: object) -> TypeGuard[FileName]:
     """Whether a text or a path names a table."""
     return isinstance(given, (str, os.PathLike)) and os.fspath(given).strip().lower().endswith(TABLES)
 
 
-def file_name(path: str | os.PathLike[str]) -> str:
+def file_name(path: FileName) -> str:
     """The name of a file as text.
 
     Raises
@@ -53,22 +58,26 @@ def file_name(path: str | os.PathLike[str]) -> str:
     return os.fsdecode(path)
 
 
-def read_once(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
+def read_once(path: FileName, refused: Refused = DataError, hint: str | None = None) -> tuple[bytes, Origin]:
     """The bytes of a file and their hash, from one reading: a pipe cannot be read twice. `-` is standard input.
 
     Raises
     ------
-    OSError
-        If the file cannot be read; `strerror` says why.
+    ShapleyMixError
+        Of the kind `refused`, with the hint, if the file cannot be read.
     """
     name = file_name(path)
-    if name == "-" and (sys.stdin is None or sys.stdin.closed):
-        raise OSError(0, "standard input is closed", "-")
-    data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    return data, Origin(STANDARD_INPUT if name == "-" else name, hashlib.sha256(data).hexdigest())
+    try:
+        if name == "-" and (sys.stdin is None or sys.stdin.closed):
+            raise OSError(0, "standard input is closed")
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except (OSError, ValueError) as error:  # a ValueError: a name that no file can have
+        reason = getattr(error, "strerror", None) or error
+        raise refused(f"cannot be read: {reason}", location=Location(name), hint=hint) from error
+    return data, Origin("<stdin>" if name == "-" else name, hashlib.sha256(data).hexdigest())
 
 
-def read_json(path: str | os.PathLike[str]) -> tuple[object, Origin]:
+def read_json(path: FileName) -> tuple[object, Origin]:
     """The content of a JSON file, and the hash of the very bytes that were parsed.
 
     Raises
@@ -76,20 +85,46 @@ def read_json(path: str | os.PathLike[str]) -> tuple[object, Origin]:
     StoreError
         If the file cannot be read or is no JSON, with the line at which it is broken.
     """
-    hint, place = "write it again with the command that made it", Location(file=file_name(path))
+    data, origin = read_once(path, StoreError)
     try:
-        data, origin = read_once(path)
         return json.loads(data.decode("utf-8-sig")), origin
-    except OSError as error:
-        raise StoreError(f"cannot be read: {error.strerror or error}", location=place) from error
-    except json.JSONDecodeError as error:
-        where = Location(place.file, line=error.lineno)
-        raise StoreError(f"is not valid JSON: {error.msg}", location=where, hint=hint) from error
     except (ValueError, RecursionError) as error:
-        raise StoreError("is not a JSON text file", location=place, hint=hint) from error
+        place = Location(origin.file, getattr(error, "lineno", None))
+        raise StoreError(f"is not valid JSON: {error}", location=place, hint=WRITE_AGAIN) from error
 
 
-def atomic_write(path: str | os.PathLike[str], content: str | bytes, *, force: bool = False) -> None:
+def read_toml(path: FileName, refused: Refused = DataError, hint: str | None = None) -> tuple[dict[str, Any], Origin]:
+    """The content of a TOML file, and its hash; what cannot be read is `refused` with the hint."""
+    data, origin = read_once(path, refused, hint)
+    try:
+        return tomllib.loads(data.decode("utf-8-sig")), origin
+    except ValueError as error:
+        raise refused(f"is not valid TOML: {error}", location=Location(origin.file), hint=hint) from error
+
+
+def plain(value: Any, endless: Callable[[float], Json] = lambda _: None) -> Any:
+    """A value as JSON has it: arrays as lists, records as documents, and null for a number that is none.
+
+    Infinite numbers, which JSON has not either, are what `endless` makes of them; null by default.
+    """
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None if math.isnan(value) else endless(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(one, endless) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one, endless) for one in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist(), endless)
+    return value.to_document() if hasattr(value, "to_document") else value
+
+
+def write_json(document: Mapping[str, Json], path: FileName, *, force: bool = False) -> None:
+    """Write a document as `atomic_write` does."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    atomic_write(path, f"{text}\n", force=force)
+
+
+def atomic_write(path: FileName, content: str | bytes, *, force: bool = False) -> None:
     """Write a file whole or not at all; text is UTF-8.
 
     An existing file keeps its permissions. Where the name is a symbolic link, the file that it leads to is written;

@@ -9,8 +9,6 @@ names the file and the field.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import types
 import typing
@@ -20,9 +18,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from shapleymix.display import Shown
+from shapleymix.display import Shown, field_names
 from shapleymix.errors import Location, StoreError, UsageError, described
-from shapleymix.files import Json, Origin, atomic_write, is_table_name, read_json
+from shapleymix.files import WRITE_AGAIN, Json, Origin, is_table_name, plain, read_json, write_json
 
 SCHEMA_VERSION = 1
 
@@ -35,7 +33,7 @@ Hint = object  # what an annotation says: a class, or a generic alias, for which
 
 _KINDS: dict[str, type[Record]] = {}
 IMPORT_FIRST = "import the module that defines it first"
-_REWRITE = "write it again with the command that made it"
+_PLAIN = (str, int, bool, list, dict)
 _SPECIAL = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
 """What JSON has no number for."""
 
@@ -64,7 +62,7 @@ class Record(Shown):
 
     def to_document(self) -> dict[str, Json]:
         """The result as JSON-ready values, with its schema version and kind."""
-        fields = {name: _encode(getattr(self, name)) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
+        fields = {name: plain(getattr(self, name), endless=str) for name in field_names(self)}
         return {"schema_version": SCHEMA_VERSION, "kind": self.kind, **fields}
 
     @classmethod
@@ -80,8 +78,7 @@ class Record(Shown):
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the document to `path`, atomically; an existing file is kept unless `force`."""
-        text = json.dumps(self.to_document(), indent=1, ensure_ascii=False, allow_nan=False)
-        atomic_write(path, text + "\n", force=force)
+        write_json(self.to_document(), path, force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -116,26 +113,10 @@ class Record(Shown):
         return given
 
 
-def _encode(value: object) -> Json:
-    if isinstance(value, Record):
-        return value.to_document()
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _encode(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(key): _encode(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_encode(item) for item in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None if np.isnan(value) else str(value)
-    if value is None or isinstance(value, (str, bool, int, float)):
-        return value
-    raise TypeError(f"cannot store a {type(value).__name__}")
-
-
 def _decode_record(cls: type[Record], document: object, place: Location) -> Record:
     """The record of a document that may stand where a `cls` is expected."""
     if not isinstance(document, dict) or "kind" not in document or "schema_version" not in document:
-        raise StoreError("is not a shapleymix result (no kind or schema_version)", location=place, hint=_REWRITE)
+        raise StoreError("is not a shapleymix result (no kind or schema_version)", location=place, hint=WRITE_AGAIN)
     version, kind = document["schema_version"], document["kind"]
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         message = f"has schema version {version!r:.40}; this installation reads up to {SCHEMA_VERSION}"
@@ -147,8 +128,7 @@ def _decode_record(cls: type[Record], document: object, place: Location) -> Reco
         message = f"holds a {kind!s:.60}, expected a {expected}"
         raise StoreError(message, location=place, hint=IMPORT_FIRST if own else None)
     hints = typing.get_type_hints(found)
-    names = [field.name for field in dataclasses.fields(found)]  # type: ignore[arg-type]
-    values = {name: _decode_field(hints[name], document, name, place) for name in names}
+    values = {name: _decode_field(hints[name], document, name, place) for name in field_names(found)}
     _check_shapes(values, found.axes, place)
     try:
         return found(**values)
@@ -159,13 +139,13 @@ def _decode_record(cls: type[Record], document: object, place: Location) -> Reco
 def _decode_field(hint: Hint, document: Mapping[str, object], name: str, place: Location) -> object:
     within = Location(place.file, column=f"{place.column}.{name}" if place.column else name)
     if name not in document:
-        raise StoreError(f"lacks the field {name!r}", location=within, hint=_REWRITE)
+        raise StoreError(f"lacks the field {name!r}", location=within, hint=WRITE_AGAIN)
     try:
         return _decode(hint, document[name], within)
     except StoreError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise StoreError(f"the field {name!r} cannot be read: {error}", location=within, hint=_REWRITE) from error
+        raise StoreError(f"the field {name!r} cannot be read: {error}", location=within, hint=WRITE_AGAIN) from error
 
 
 def _decode(hint: Hint, value: object, place: Location) -> object:
@@ -190,22 +170,13 @@ def _decode(hint: Hint, value: object, place: Location) -> object:
         return _decode_record(hint, value, place)
     if hint is float:
         return float(_decode_array(np.float64, [value]).item())
-    return _expect(hint, value) if isinstance(hint, type) and hint in _JSON_NAMES else value
-
-
-_JSON_NAMES: dict[type, str] = {
-    str: "a text",
-    int: "a whole number",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
-}
+    return _expect(hint, value) if isinstance(hint, type) and hint in _PLAIN else value
 
 
 def _expect(wanted: type[T], value: object) -> T:
     """The value, or a TypeError unless JSON gave exactly this type: a truth value is no integer."""
     if type(value) is not wanted:
-        raise TypeError(f"expected {_JSON_NAMES[wanted]}, found {value!r:.40}")
+        raise TypeError(f"expected {wanted.__name__}, found {value!r:.40}")
     return typing.cast(T, value)
 
 
@@ -228,8 +199,7 @@ def _check_shapes(values: dict[str, object], axes: Mapping[str, str], place: Loc
     """Lengths that agree; an empty array, of which JSON forgets the other lengths, gets its shape back."""
     lengths: dict[str, int] = {}
     for name, letters in axes.items():
-        value = values[name]
-        if value is None:
+        if (value := values[name]) is None:
             continue
         found = value.shape if isinstance(value, np.ndarray) else (len(typing.cast(tuple, value)),)
         for letter, length in zip(letters, found, strict=False):
@@ -239,4 +209,4 @@ def _check_shapes(values: dict[str, object], axes: Mapping[str, str], place: Loc
             values[name] = value.reshape(shape)
         elif found != shape:
             message = f"the field {name!r} has shape {found}, expected {shape}"
-            raise StoreError(message, location=Location(place.file, column=name), hint=_REWRITE)
+            raise StoreError(message, location=Location(place.file, column=name), hint=WRITE_AGAIN)

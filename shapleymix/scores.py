@@ -25,14 +25,14 @@ from scipy.special import logit
 from scipy.stats import t as student_t
 
 from shapleymix.display import Tabular, cut, short, text_table
-from shapleymix.errors import DataError, Fault, FitError, UsageError, caution, did_you_mean
+from shapleymix.errors import FitError, UsageError, caution, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.laws.task_curves import CODES, SIGMOID, TRANSFORMS, TaskCurves, Transform
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
-from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
+from shapleymix.tables.sheets import Sheet, Table, read_sheet
 from shapleymix.tables.words import format_size, parse_choice, parse_number, parse_pairs
 
 FEWEST = 3
@@ -477,29 +477,18 @@ def _points(
     DataError
         With every fault of the table: a run that the log has not, a score outside of 0 to 1, a repeated row.
     """
-    missing = [name for name in ("run", "task", "score") if name not in sheet.columns]
-    if missing:
-        hint = "a row a run and task: run,task,score, and target where the task's name does not say it"
-        raise DataError.of(
-            [sheet.header_fault(name, f"has no column {name!r}", hint) for name in missing], sheet.origin
-        )
-    faults: list[Fault] = []
-    runs, names = (texts(sheet, column, faults) for column in ("run", "task"))
-    score = numbers(sheet, "score", faults)
+    hint = "a row a run and task: run,task,score, and target where the task's name does not say it"
+    sheet.need(["run", "task", "score"], hint)
+    sheet.raise_faults()
+    runs, names, score = sheet.texts("run"), sheet.texts("task"), sheet.numbers("score")
     far = (score < 0) | (score > 1)
-    require(sheet, "score", score, far, "expected a score between 0 and 1", faults, "divide percentages by 100")
-    empty = np.full(sheet.rows, np.nan)
-    D = numbers(sheet, "D", faults, empty=True, sizes=True) if "D" in sheet.columns else empty
-    guess = numbers(sheet, "chance", faults, empty=True) if "chance" in sheet.columns else empty
-    tasks = _tasks(sheet, names, log, meanings, faults)
-    rows = _rows(sheet, log, runs, D, faults)
-    seen: set[tuple[str, tuple[str, str], int]] = set()
-    for row, key in enumerate(zip(runs, tasks, rows, strict=True)):
-        if key in seen and key[2] >= 0:
-            faults.append(sheet.fault(row, "score", f"repeats the score of run {key[0]!r} on {'/'.join(key[1])}"))
-        seen.add(key)
-    if faults:
-        raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
+    sheet.refuse(far, "score", score, "expected a score between 0 and 1", "divide percentages by 100")
+    D, guess = sheet.numbers("D", empty=True, sizes=True), sheet.numbers("chance", empty=True)
+    tasks = _tasks(sheet, names, log, meanings)
+    rows = _rows(sheet, log, runs, D)
+    sheet.raise_faults()
+    sheet.once(zip(runs, map("/".join, tasks), rows, strict=True), "the score of run {!r} on {}", "score")
+    sheet.raise_faults()
     found, lost = [], 0
     for task in sorted(set(tasks)):
         mine = np.array([place for place, one in enumerate(tasks) if one == task])
@@ -516,29 +505,27 @@ def _points(
     return found, tuple(notices)
 
 
-def _tasks(
-    sheet: Sheet, names: Sequence[str], log: RunLog, meanings: Mapping[str, str], faults: list[Fault]
-) -> list[tuple[str, str]]:
+def _tasks(sheet: Sheet, names: Sequence[str], log: RunLog, meanings: Mapping[str, str]) -> list[tuple[str, str]]:
     """Task and target of each row: by its column target, by what was said of the name, or by the name's end."""
     if "target" in sheet.columns:
-        targets = texts(sheet, "target", faults)
+        targets = sheet.texts("target")
         for row, target in enumerate(targets):
             if target and target not in log.targets:
                 hint = did_you_mean(target, log.targets)
-                faults.append(sheet.fault(row, "target", f"{target!r} is no target of the log", hint))
+                sheet.fault(f"{target!r} is no target of the log", row, "target", hint)
         return list(zip(names, targets, strict=True))
     found = []
     for row, name in enumerate(names):
         stem, _, end = name.replace("/", "_").rpartition("_")
         task = (name, meanings[name]) if name in meanings else (stem, end)
         if task[1] not in log.targets and name:
-            hint = f"add a column target, or say task_language={name}={log.targets[0]}"
-            faults.append(sheet.fault(row, "task", f"the target of task {name!r} is not known", hint))
+            hint = f"add a column target, or say task_language {name}={log.targets[0]}"
+            sheet.fault(f"the target of task {name!r} is not known", row, "task", hint)
         found.append(task)
     return found
 
 
-def _rows(sheet: Sheet, log: RunLog, runs: Sequence[str], D: FloatArray, faults: list[Fault]) -> list[int]:
+def _rows(sheet: Sheet, log: RunLog, runs: Sequence[str], D: FloatArray) -> list[int]:
     """The row of the log of every score: the run's last, or its checkpoint at D; -1 where there is none."""
     own: dict[str, list[int]] = {}
     for row, run in enumerate(log.runs):
@@ -546,14 +533,14 @@ def _rows(sheet: Sheet, log: RunLog, runs: Sequence[str], D: FloatArray, faults:
     found = []
     for row, run in enumerate(runs):
         if run not in own:
-            faults.append(sheet.fault(row, "run", f"the log has no run {run!r}", did_you_mean(run, own)))
+            sheet.fault(f"the log has no run {run!r}", row, "run", did_you_mean(run, own))
             found.append(-1)
             continue
         tokens = log.D[own[run]]
         nearest = int(np.argmax(tokens) if np.isnan(D[row]) else np.argmin(np.abs(tokens - D[row])))
         if abs(tokens[nearest] - D[row]) > SAME_TOKENS * D[row]:
             hint = f"its nearest is at D = {format_size(float(tokens[nearest]))}"
-            faults.append(sheet.fault(row, "D", f"run {run!r} has no row at D = {format_size(D[row])}", hint))
+            sheet.fault(f"run {run!r} has no row at D = {format_size(D[row])}", row, "D", hint)
         found.append(own[run][nearest])
     return found
 

@@ -35,7 +35,7 @@ def reference() -> str:
 
 def wing_of(name: str) -> str:
     """The part of the library that a name comes from."""
-    return MODULES[name].partition(".")[0]
+    return MODULES[name].split(".")[1]
 
 
 def heading(name: str) -> str:

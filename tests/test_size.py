@@ -16,21 +16,21 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what is larger than the third drawing asks for is to shrink, not to stay
-    "shapleymix/[edfrs]*.py": 799,
-    "shapleymix/tables": 1_391,
+    "shapleymix/[edfrs]*.py": 768,
+    "shapleymix/tables": 1_292,
     "shapleymix/game": 437,
     "shapleymix/laws": 1_449,
     "shapleymix/fitting": 3_794,
     "shapleymix/mixing": 2_488,
     "shapleymix/planning.py": 285,
-    "adapters/shapleymix_io": 1_462,
+    "adapters/shapleymix_io": 1_395,
     "adapters/shapleymix_irds": 4_905,
-    "adapters/shapleymix_sweep": 700,
-    "cli/shapleymix_cli": 1_635,
-    "cli/shapleymix_view": 927,
-    "tests": 16_000,
+    "adapters/shapleymix_sweep": 699,
+    "cli/shapleymix_cli": 1_600,
+    "cli/shapleymix_view": 925,
+    "tests": 15_997,
 }
-MOST_MODULES, MOST_SCRIPT = 124, 500
+MOST_MODULES, MOST_SCRIPT = 124, 458
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

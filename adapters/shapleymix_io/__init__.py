@@ -4,16 +4,24 @@
 >>> log = sm.read_runs(io.read("wandb.csv", {"run": "Name", "N": "params", "D": "tokens", "loss": "eval/{lang}"}))
 >>> io.export(mix, "megatron", paths="paths.csv").write("blend.txt")
 
-Modules, in reading order:
+A log on its way in:
 
-  table       cells as they stand, and for each the file and line to name where one is wrong
-  column_map  which column is what
-  tools       what Weights & Biases, MLflow, TensorBoard, Hugging Face's trainer, Megatron and lm-eval leave
-  sources     any source as a table, and tables that are joined to it
-  proposing   what a table seems to hold: a first map, for `--show`
-  reading     a run log, as a map says
-  blends      a mixture as a trainer draws it: corpora, streams, weights, epochs, bounds
+  sources     where it is: a file, folder, database or server is told by its name and content, and read
+  tools       the readers: what Weights & Biases, MLflow, TensorBoard, Hugging Face, Megatron and lm-eval leave
+  table       what a reader returns: cells as they stand, and for each the file and line to name where one is wrong
+  column_map  which column is what, as a person says it
+  reading     the table, taken by the map, as the columns of a run log
+  proposing   a first map, guessed from the names of columns, for `--show`
+
+A mixture on its way out:
+
+  blends      as any trainer draws it: corpora, streams, weights, epochs, bounds
   export      the trainers, a class each, and a mixture as one of them takes it
+
+To add a reader: in `tools` a function that returns a `Table` (by `table_of`, or `table_of_histories` where a tool keeps
+runs with steps), the name of its kind, and in `USUAL` what it calls its columns; in `sources` the line that tells its
+files or addresses from others. To add an export: in `export` a `Format` that states how the trainer draws and writes
+`config`, and its name in `FORMATS`.
 """
 
 from __future__ import annotations

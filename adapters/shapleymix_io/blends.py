@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.tables.words import format_size
-from shapleymix_io.sources import opened, read_file
+from shapleymix_io.sources import read_table
 
 APART = 0.01
 """Relative excess over a bound that is taken for rounding."""
@@ -70,30 +71,30 @@ def read_corpora(paths: Paths) -> Corpora:
     """
     if isinstance(paths, Mapping):
         return Corpora(tuple(Corpus(source, path) for source, path in paths.items()))
-    table = opened([paths]) if isinstance(paths, pl.DataFrame) else read_file(paths)
+    table = read_table(paths)
     label = "source" if "source" in table.columns else "language"
-    wanted = {label: "the language", "path": "where it lies"}
-    faults = [table.unknown(name, what) for name, what in wanted.items() if name not in table.columns]
-    if faults:
-        raise DataError.of(faults, table.origin)
-    for name in wanted:
-        faults += [table.fault("is empty", name, row) for row in table.texts(name).is_null().arg_true()]
-    twice = table.frame.select(pl.struct(name for name in ("path", "split") if name in table.columns).is_duplicated())
-    faults += [table.fault("is drawn from twice", "path", row) for row in twice.to_series().arg_true()]
+    for name, what in ((label, "the language"), ("path", "where it lies")):
+        if name not in table.columns:
+            table.unknown(name, what)
+    table.raise_faults()
     usual = {"available_tokens": None, "mean_tokens": None, "dataset": "", "split": SPLITS[0]}
     lacking = [pl.lit(value).alias(name) for name, value in usual.items() if name not in table.columns]
     table = replace(table, frame=table.frame.with_columns(lacking))
-    available, lengths = (table.numbers(name, faults) for name in ("available_tokens", "mean_tokens"))
-    for values in (available, lengths):
-        odd = (values <= 0).fill_null(False).arg_true()
-        faults += [table.fault("is not above 0", values.name, row) for row in odd]
+    available, lengths = (table.numbers(name).fill_null(math.nan) for name in ("available_tokens", "mean_tokens"))
     datasets, splits = (table.texts(name).fill_null(usual[name]) for name in ("dataset", "split"))
-    odd = (~splits.is_in(SPLITS)).arg_true()
-    faults += [table.fault(f"{splits[row]!r} is none of {', '.join(SPLITS)}", "split", row) for row in odd]
-    if faults:
-        raise DataError.of(faults, table.origin)
-    amounts = (available.fill_null(math.nan), lengths.fill_null(math.nan))
-    columns = (table.texts(label), table.texts("path"), *amounts, datasets, splits)
+    wrong = (
+        (label, "is empty", table.texts(label).is_null()),
+        ("path", "is empty", table.texts("path").is_null()),
+        ("path", "is drawn from twice", table.frame.select(pl.struct("path", "split").is_duplicated()).to_series()),
+        ("available_tokens", "is not above 0", available <= 0),
+        ("mean_tokens", "is not above 0", lengths <= 0),
+        ("split", f"is none of {', '.join(SPLITS)}", ~splits.is_in(SPLITS)),
+    )
+    for name, message, rows in wrong:
+        for row in rows.fill_null(False).arg_true():
+            table.fault(f"{table.texts(name)[row] or 'the cell'} {message}", name, row)
+    table.raise_faults()
+    columns = (table.texts(label), table.texts("path"), available, lengths, datasets, splits)
     return Corpora(tuple(Corpus(*row) for row in zip(*columns, strict=True)), table.origin, table.files)
 
 
@@ -217,15 +218,15 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora, *, splits: bool = Fal
     epochs = {name: p[name] * asked.D / available[name] if available[name] else math.inf for name in kept}
     warnings = _broken(asked, p, epochs)
     dropped = [name for name in asked.p if name not in p]
-    notes = [f"left out, of ratio 0 or under a token of D: {listed(dropped)}"] if dropped else []
+    notes = [f"left out, of ratio 0 or under a token of D: {short(dropped)}"] if dropped else []
     if spare := [name for name in corpora.sources() if name not in asked.p]:
-        notes.append(f"not in the mixture, and left out: {listed(spare)}")
+        notes.append(f"not in the mixture, and left out: {short(spare)}")
     parts = {SPLITS[0]: _streams(p, available, asked, corpora, draws, SPLITS[0])}
     for split in SPLITS[1:] if splits else ():
         shares = {name: ratio for name, ratio in p.items() if corpora.of(name, split)}
         parts |= {split: _streams(shares, available, asked, corpora, draws, split)} if shares else {}
         if shares and len(shares) < len(p):
-            notes.append(f"no {split} path of {listed([*(p.keys() - shares)])}: the others share its part")
+            notes.append(f"no {split} path of {short([*(p.keys() - shares)])}: the others share its part")
     unknown = all(math.isnan(one.mean_tokens) for one in parts[SPLITS[0]])
     if draws.differ and not draws.packed and unknown and len(p) > 1:
         warnings += [f"{draws.unit} are taken to be of one length: without mean_tokens, longer ones get more tokens"]
@@ -240,12 +241,6 @@ def exact(amounts: Sequence[float]) -> list[float]:
         if left := math.fsum([1.0, *(-one for one in found)]):
             found[found.index(max(found))] += left
     return found
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a row; of many the first ones and how many more."""
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return ", ".join(names[:8]) + more
 
 
 def _broken(asked: Asked, p: Mapping[str, float], epochs: Mapping[str, float]) -> list[str]:
@@ -324,7 +319,7 @@ def _weighted(streams: Sequence[Stream], draws: Draws) -> tuple[Stream, ...]:
     ratios = exact([one.ratio for one in streams])
     unknown = [one.name for one in streams if math.isnan(one.mean_tokens)]
     if draws.differ and 0 < len(unknown) < len(streams):
-        raise DataError(f"mean_tokens is missing for {listed(unknown)}", hint="give it for all languages, or for none")
+        raise DataError(f"mean_tokens is missing for {short(unknown)}", hint="give it for all languages, or for none")
     pairs = list(zip(streams, ratios, strict=True))
     weights = ratios if unknown or not draws.differ else exact([ratio / one.mean_tokens for one, ratio in pairs])
     return tuple(replace(one, ratio=ratio, weight=weight) for (one, ratio), weight in zip(pairs, weights, strict=True))

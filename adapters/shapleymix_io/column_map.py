@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shapleymix.errors import Location, UsageError, described, did_you_mean
-from shapleymix.files import Origin, read_once
+from shapleymix.errors import UsageError, described, did_you_mean
+from shapleymix.files import Origin, read_toml
+from shapleymix.tables import sheets
 from shapleymix.tables.words import parse_size
+from shapleymix_io.table import flat
 
 LANG = "{lang}"
 SINGLE = ("run", "N", "D", "weight", "split", "seed", "learning_rate")
@@ -100,25 +101,23 @@ class ColumnMap:
             if found.get(key, known[0]) not in known:
                 raise UsageError(f"map: {key} is {found[key]!r}", hint=f"it is one of {' '.join(known)}")
         size = found.get("bytes_per_token")
-        size = parse_size(size, "bytes_per_token") if isinstance(size, (str, int)) else size
+        if isinstance(size, dict):
+            size = {name: parse_size(one, f"bytes_per_token.{name}") for name, one in size.items()}
+        elif size is not None:
+            size = parse_size(size, "bytes_per_token")
         made = cls(
             {key: found[key] for key in (*SINGLE, *LONG, *PREFIXES) if key in found},
             {str(old): str(new) for old, new in found.get("languages", {}).items()},
             _listed(found.get("ignore", ())),
             _listed(found.get("join", ())),
             **{key: found.get(key, known[0]) for key, known in UNITS.items()},
-            bytes_per_token={name: parse_size(one) for name, one in size.items()} if isinstance(size, dict) else size,
+            bytes_per_token=size,
             files=files,
         )
         if (made.unit == "bpb") != (made.bytes_per_token is not None):
             hint = "give both unit=bpb and the mean bytes of a token: bytes_per_token=4.2, or bytes_per_token.en=4.2"
             raise UsageError("map: bits per byte are nats only with the bytes of a token", hint=hint)
         return made
-
-    @property
-    def is_long(self) -> bool:
-        """Whether a row is of one run and language, or of one number."""
-        return not set(LONG).isdisjoint(self.columns)
 
 
 def matches(pattern: str, columns: Iterable[str]) -> dict[str, str]:
@@ -129,13 +128,12 @@ def matches(pattern: str, columns: Iterable[str]) -> dict[str, str]:
     return {match["lang"]: column for match, column in found if match}
 
 
-def typed(entries: Mapping[str, object], before: str = "") -> list[str]:
+def typed(entries: Mapping[str, object]) -> list[str]:
     """The entries of a map as `KEY=VALUE` texts."""
-    found: list[str] = []
-    for key, value in entries.items():
-        listed = ",".join(value) if isinstance(value, (list, tuple)) else value
-        found += typed(value, f"{before}{key}.") if isinstance(value, Mapping) else [f"{before}{key}={listed}"]
-    return found
+    texts = {
+        key: ",".join(value) if isinstance(value, (list, tuple)) else value for key, value in flat(entries).items()
+    }
+    return [f"{key}={value}" for key, value in texts.items()]
 
 
 def toml_text(entries: Mapping[str, object]) -> str:
@@ -152,7 +150,7 @@ def _entries(given: Map | None) -> tuple[dict[str, Any], tuple[Origin, ...]]:
     """What a map holds, of all its texts and files."""
     if given is None or isinstance(given, Mapping):
         return dict(given or {}), ()
-    parts = [given] if isinstance(given, (str, os.PathLike)) else list(given)
+    parts = sheets.listed(given)
     pairs = [part for part in parts if isinstance(part, str) and "=" in part and not part.endswith(".toml")]
     found: dict[str, Any] = {}
     files = []
@@ -165,15 +163,7 @@ def _entries(given: Map | None) -> tuple[dict[str, Any], tuple[Origin, ...]]:
 
 def _toml_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Origin]:
     """The content of a map file; tables that it joins are found from its folder."""
-    place = Location(os.fspath(path))
-    try:
-        data, origin = read_once(path)
-        found = tomllib.loads(data.decode("utf-8-sig"))
-    except OSError as error:
-        hint = "give a TOML file, or KEY=VALUE such as loss=eval/loss/{lang}"
-        raise UsageError(f"cannot be read: {error.strerror or error}", location=place, hint=hint) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"is no TOML: {error}", location=place, hint='write run = "Name"') from error
+    found, origin = read_toml(path, UsageError, "give a TOML file, or KEY=VALUE such as loss=eval/loss/{lang}")
     if "join" in found:
         found["join"] = [os.fspath(Path(path).parent / one) for one in _listed(found["join"])]
     return found, origin

@@ -16,10 +16,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, UsageError, caution, did_you_mean, printable
-from shapleymix.files import Origin, atomic_write
-from shapleymix.tables.words import amounts, format_size, parse_size
-from shapleymix_io.blends import SPLITS, Asked, Blend, Corpora, Draws, Paths, Stream, blend_of, listed, read_corpora
+from shapleymix.files import Origin, atomic_write, plain, write_json
+from shapleymix.tables.mixtures import parse_mixture
+from shapleymix.tables.words import Read, amounts, format_size, parse_budget, parse_size
+from shapleymix_io.blends import SPLITS, Asked, Blend, Corpora, Draws, Paths, Stream, blend_of, read_corpora
 
 
 class Format:
@@ -54,9 +56,7 @@ class Format:
     def about(self, blend: Blend) -> str:
         """Comments: the unit, and of each language its share of tokens and how often it is seen."""
         size = "" if math.isnan(blend.asked.D) else f" of {format_size(blend.asked.D)}"
-        lines = [
-            f"written by shapleymix export: weights are of {self.draws.unit}, for shares of the run's tokens{size}"
-        ]
+        lines = [f"written by shapleymix export: weights are of {self.draws.unit}, for shares of its tokens{size}"]
         for name, ratio in blend.p.items():
             epochs = blend.epochs[name]
             lines.append(f"{name}  {ratio:.4%}" + ("" if math.isnan(epochs) else f"  {epochs:.3g} epochs"))
@@ -78,8 +78,11 @@ class Megatron(Format):
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """`blend`, or `blend_per_split`, of a `BlendedMegatronDatasetConfig`."""
-        pairs = [_pair(blend.parts.get(split)) for split in SPLITS]
-        return {"blend_per_split": pairs} if len(blend.parts) > 1 else {"blend": pairs[0]}
+        pairs = {
+            split: [[one.paths[0] for one in streams], [one.weight for one in streams]]
+            for split, streams in blend.parts.items()
+        }
+        return {"blend_per_split": list(map(pairs.get, SPLITS))} if len(pairs) > 1 else {"blend": pairs[SPLITS[0]]}
 
     def text(self, blend: Blend) -> str:
         """Lines of `weight path`; of splits all three have to be there, null for none: an empty list fails."""
@@ -98,10 +101,6 @@ class Megatron(Format):
             return f"the path {path!r} holds white space, for which Megatron drops all weights: rename or link it"
         ends = path.endswith((".bin", ".idx"))
         return f"the path {path!r} ends in .bin or .idx: Megatron wants it without" if ends else None
-
-
-def _pair(streams: tuple[Stream, ...] | None) -> list[list[Any]] | None:
-    return [[one.paths[0] for one in streams], [one.weight for one in streams]] if streams else None
 
 
 class _Combining(Format):
@@ -140,11 +139,8 @@ class HuggingFace(_Combining):
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """Keywords of `interleave_datasets`, beside the datasets in the order of the streams."""
-        return {
-            "probabilities": list(blend.weights.values()),
-            "seed": blend.asked.seed,
-            "stopping_strategy": "all_exhausted",
-        }
+        weights = list(blend.weights.values())
+        return {"probabilities": weights, "seed": blend.asked.seed, "stopping_strategy": "all_exhausted"}
 
 
 class LitData(_Combining):
@@ -282,10 +278,8 @@ class Levanter(Format):
         if not cut:
             return []
         size = math.ceil(max(cut.values()) / 0.05)
-        told = (
-            f"levanter rounds the samples of a block of 2,048 down, and {listed(list(cut))} would be seen over 5% less"
-        )
-        return [f"{told}: set data.mixture_block_size to {size} or more"]
+        told = f"levanter rounds the samples of a block of 2,048 down: {short(list(cut))} would be seen over 5% less"
+        return [f"{told}; set data.mixture_block_size to {size} or more"]
 
 
 class Plain(Format):
@@ -302,13 +296,9 @@ class Plain(Format):
         return ""
 
 
-FORMATS: dict[str, Format] = {
-    one.name: one
-    for one in (
-        Megatron(), HuggingFace(), Mosaic(), OlmoCore(), LitData(), Torchtitan(), Nanotron(), Levanter(),
-        LlamaFactory(), Plain(),
-    )
-}  # fmt: skip
+_ALL = (Megatron, HuggingFace, Mosaic, OlmoCore, LitData, Torchtitan, Nanotron, Levanter, LlamaFactory, Plain)
+FORMATS: dict[str, Format] = {one.name: one() for one in _ALL}
+"""The formats by name."""
 
 
 Amounts = Mapping[str, float | str] | float | str
@@ -366,7 +356,7 @@ class Export:
         told = {"notices": self.notices, "notes": self.notes, "provenance": dict(provenance or {})}
         made = {"streams": list(map(asdict, self.streams)), "config": self.config, "text": self.text}
         head = {"schema_version": 1, "kind": "export", **known, "D": asked.D, "seed": asked.seed}
-        return _plain({**head, **shares, "tokens": tokens, **made, **told})
+        return plain({**head, **shares, "tokens": tokens, **made, **told})
 
     def write(
         self, path: str | os.PathLike[str], *, force: bool = False, provenance: Mapping[str, object] | None = None
@@ -381,8 +371,7 @@ class Export:
             raise UsageError("exists already", location=Location(account), hint=hint)
         if self.format != Plain.name:
             atomic_write(path, self.text, force=force)
-        text = json.dumps(self.to_document(provenance), indent=1, ensure_ascii=False, allow_nan=False)
-        atomic_write(account, text + "\n", force=force)
+        write_json(self.to_document(provenance), account, force=force)
 
 
 def export(
@@ -431,13 +420,13 @@ def export(
     form, p = FORMATS[format], _ratios(getattr(mixture, "mixture", mixture))
     corpora = paths if isinstance(paths, Corpora) else read_corpora({} if paths is None else paths)
     if form.placed and not corpora.rows:
-        hint = "give paths=paths.csv, a table: language,path[,available_tokens][,mean_tokens][,dataset][,split]"
+        hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset][,split]"
         raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
     own, most, least = (_of_mixture(mixture, p, name, usual) for name, usual in _BOUNDS)
     own_D = getattr(mixture, "D", math.nan)
     budget = own_D if D is None else parse_size(D, "D")
-    known = {**own, **_amounts(available, p, "available")}
-    lengths = _amounts(mean_tokens, p, "mean_tokens")
+    known = {**own, **_amounts(available, p, "available", parse_size)}
+    lengths = _amounts(mean_tokens, p, "mean_tokens", parse_budget)
     asked = Asked(p, budget, seed, known, lengths, own, most, least, ignore_bounds)
     blend = blend_of(asked, form.draws, corpora, splits=form.splits)
     streams = [stream for part in blend.parts.values() for stream in part]
@@ -459,17 +448,14 @@ _BOUNDS = (("available", math.nan), ("max_epochs", math.inf), ("min_tokens", 0.0
 
 
 def _ratios(given: object) -> dict[str, float]:
-    """Ratios by language, of which rounding may have left a sum that is not one."""
+    """Ratios by language."""
     if not isinstance(given, Mapping) or not given:
         hint = "give an optimised mixture, or ratios by language such as {'en': 0.6, 'de': 0.4}"
         raise UsageError(f"{given!r:.60} is no mixture", hint=hint)
-    p = {str(name): float(ratio) for name, ratio in given.items()}
-    total = math.fsum(p.values())
-    if not (min(p.values()) >= 0 and abs(total - 1) <= 5e-3):
-        raise UsageError(f"the ratios sum to {total:.6g}, expected 1 and none below 0", hint="give parts of one")
-    if odd := [name for name in p if not name.isprintable() or not name.strip()]:
+    names = tuple(map(str, given))
+    if odd := [name for name in names if not name.isprintable() or not name.strip()]:
         raise UsageError(f"{odd[0]!r} is no name of a language", hint="it goes into a file that is run")
-    return p if abs(total - 1) <= 1e-9 else {name: ratio / total for name, ratio in p.items()}
+    return dict(zip(names, parse_mixture(given, names).tolist(), strict=True))
 
 
 def _of_mixture(mixture: object, p: Mapping[str, float], name: str, usual: float) -> dict[str, float]:
@@ -477,19 +463,7 @@ def _of_mixture(mixture: object, p: Mapping[str, float], name: str, usual: float
     return dict(zip(p, [usual] * len(p) if values is None else map(float, values), strict=True))
 
 
-def _amounts(given: Amounts | None, p: Mapping[str, float], what: str) -> dict[str, float]:
+def _amounts(given: Amounts | None, p: Mapping[str, float], what: str, parse: Read) -> dict[str, float]:
     """Sizes by language, of those that are given."""
-    values = amounts(np.full(len(p), np.nan), given, tuple(p), parse_size, what).tolist()
-    found = {name: value for name, value in zip(p, values, strict=True) if not math.isnan(value)}
-    if what == "mean_tokens" and 0.0 in found.values():
-        raise UsageError("mean_tokens: 0 is no mean length", hint="give tokens a document, such as en=800")
-    return found
-
-
-def _plain(value: object) -> Any:
-    """A value as JSON: a number that is not known, or has no end, is null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    values = amounts(np.full(len(p), np.nan), given, tuple(p), parse, what).tolist()
+    return {name: value for name, value in zip(p, values, strict=True) if not math.isnan(value)}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from shapleymix.errors import Fault
 from shapleymix_io.column_map import LANG, PREFIXES, SINGLE, ColumnMap, matches
 from shapleymix_io.table import Table
 
@@ -62,22 +61,25 @@ class Proposal:
 def proposed(table: Table, how: ColumnMap, given: Collection[str] = ()) -> Proposal:
     """A first map of a table; `how` is what is known of it, of which the keys in `given` were asked for."""
     names, found = table.columns, dict[str, object](how.columns)
-    own = {key: key for key in SINGLE if key in names}
-    own |= {key: f"{prefix}{LANG}" for key, prefix in PREFIXES.items() if matches(f"{prefix}{LANG}", names)}
-    for key in _NAMED:
-        if key not in {**own, **found} and (column := _likely(table, key, found)):
-            found[key] = column
-    if "D" not in {**own, **found} and (steps := next(filter(counts_steps, names), None)):
-        found["D"] = f"{steps}*..."
+    read = {key: key for key in SINGLE if key in names}
+    read |= {key: f"{prefix}{LANG}" for key, prefix in PREFIXES.items() if matches(f"{prefix}{LANG}", names)}
+    read |= {key: str(one) for key, one in found.items()}
+
+    def take(key: str, column: str | None) -> None:
+        if column is not None:
+            found[key] = read[key] = column
+
+    for key in [key for key in _NAMED if key not in read]:
+        take(key, _likely(table, key, found))
+    if "D" not in read:
+        take("D", next((f"{name}*..." for name in names if counts_steps(name)), None))
     free = [name for name in names if name not in found.values() and name not in how.ignore]
-    labels = set(matches(str({**own, **found}.get("p", own.get("tokens", ""))), names))
-    if "loss" not in {**own, **found} and (pattern := _pattern(free, tuple(_LOSS), labels)):
-        found["loss"] = pattern
-    measured = matches(str({**own, **found}.get("loss", "")), free)
+    if "loss" not in read:
+        take("loss", _pattern(free, tuple(_LOSS), set(matches(read.get("p", read.get("tokens", "")), names))))
+    measured = matches(read.get("loss", ""), free)
     rest = [name for name in free if name not in measured.values()]
-    if not {"p", "tokens"} & {*own, *found} and (pattern := _pattern(rest, _RATIO, set(measured))):
-        found["p"] = pattern
-    read = {**own, **{key: str(value) for key, value in found.items()}}
+    if read.keys().isdisjoint(("p", "tokens")):
+        take("p", _pattern(rest, _RATIO, set(measured)))
     labelled = [matches(read[key], names) for key in ("p", "loss") if LANG in read.get(key, "")]
     odd = [name for one in labelled for label, name in one.items() if is_summary(label) and label not in how.languages]
     if odd or how.ignore:
@@ -101,12 +103,12 @@ def is_summary(label: str) -> bool:
     return _plain(label) in _SUMMARIES or any(_plain(part) in _SUMMARIES for part in _CUTS.split(label)[::2])
 
 
-def no_languages(table: Table, found: Mapping[str, str], languages: Mapping[str, str]) -> Iterator[Fault]:
+def refuse_summaries(table: Table, found: Mapping[str, str], languages: Mapping[str, str]) -> None:
     """A fault for each column that a pattern took for a language, and that is an average or the like by its name."""
     odd = {label: name for label, name in found.items() if label not in languages and is_summary(label)}
     for label, name in odd.items():
         hint = f"leave them out: map ignore={','.join(odd.values())}; or name it: map languages.{label}={label}"
-        yield table.fault(f"{label!r} seems to be an average, not a language", name, hint=hint)
+        table.fault(f"{label!r} seems to be an average, not a language", name, hint=hint)
 
 
 def _plain(name: str) -> str:
@@ -127,7 +129,7 @@ def _likely(table: Table, key: str, found: Mapping[str, object]) -> str | None:
     for column in (column for name in _NAMED[key] for column in called[_plain(name)] if column not in found.values()):
         if key not in _LIKELY:
             return column
-        most = table.numbers(column, []).max()
+        most = table.numbers(column).max()
         if isinstance(most, float) and most >= _LIKELY[key]:
             return column
     return None
@@ -175,7 +177,7 @@ def _units(table: Table, read: Mapping[str, str], how: ColumnMap, odd: Collectio
         units = {"unit": unit, **({"bytes_per_token": "..."} if unit == "bpb" else {})}
     columns = [name for name in matches(read.get("p", ""), table.columns).values() if name not in odd]
     if LANG in read.get("p", "") and columns and how.ratio_unit == "fraction":
-        cells = [table.numbers(name, []).fill_null(0.0).alias(name) for name in columns]
+        cells = [table.numbers(name).fill_null(0.0).alias(name) for name in columns]
         total = pl.DataFrame(cells).sum_horizontal()
         middle = total.filter(total > 0).median()
         if isinstance(middle, float) and abs(middle - 1) > 0.02:
@@ -187,7 +189,7 @@ def _seen(table: Table, key: str, column: str) -> str:
     """What a key is taken from: the languages of a pattern, the range of numbers, or the first cells."""
     if LANG in column:
         return f"{column} ({', '.join(matches(column, table.columns))})"
-    numbers = table.numbers(column, []).drop_nulls() if column in table.columns and key in ("N", "D") else pl.Series()
+    numbers = table.numbers(column).drop_nulls() if column in table.columns and key in ("N", "D") else pl.Series()
     if numbers.len():
         return f"{column}: {numbers.min():,.6g} .. {numbers.max():,.6g}"
     return f"{column} ({', '.join(_distinct(table, column)[:5])})" if column in table.columns else column

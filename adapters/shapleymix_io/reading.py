@@ -10,31 +10,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from shapleymix.errors import DataError, Fault, Location, UsageError, caution
+from shapleymix.errors import DataError, Location, UsageError, caution
 from shapleymix.files import Origin
 from shapleymix.tables.sheets import listed
 from shapleymix.tables.words import parse_size
 from shapleymix_io import tools
 from shapleymix_io.column_map import LANG, LONG, PREFIXES, SINGLE, ColumnMap, Map, One, matches
-from shapleymix_io.proposing import Proposal, counts_steps, no_languages, proposed
-from shapleymix_io.sources import OLMIX, Source, joined, opened, read_file
+from shapleymix_io.proposing import Proposal, counts_steps, proposed, refuse_summaries
+from shapleymix_io.sources import Source, joined, opened, read_table
 from shapleymix_io.table import HIDDEN, Table
 
 ROUNDED = 5e-3
 """How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
 TEXTS = ("run", "seed", "split")
 Sources = Source | Sequence[Source]
-
-USUAL: dict[str, dict[str, One]] = {
-    tools.STATE: {"D": "num_input_tokens_seen", "loss": "eval_{lang}_loss"},
-    tools.MEGATRON: {"D": "tokens", "loss": "validation-{lang}: lm loss"},
-    tools.TENSORBOARD: {"D": "tokens"},
-    tools.MLFLOW: {},
-    tools.WANDB: {"D": "tokens"},
-    OLMIX: {"p": "ratios:{lang}", "loss": "metrics:{lang}"},
-}
-"""What a tool calls its columns, beside `run`, where its form fixes that."""
-_ONE_LOSS = {tools.STATE: "eval_loss", tools.MEGATRON: "validation: lm loss"}
 
 
 @dataclass(frozen=True)
@@ -69,12 +58,7 @@ def proposal(sources: Sequence[Source], map: Map | None = None, join: Sequence[S
     return proposed(table, with_usual(table, how), given=how.columns)
 
 
-def read(
-    source: Source | Sequence[Source],
-    map: Map | None = None,
-    *,
-    join: Source | Sequence[Source] = (),
-) -> pl.DataFrame:
+def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.DataFrame:
     """The runs that another tool keeps, in the columns that `shapleymix.read_runs` reads.
 
     Parameters
@@ -103,30 +87,28 @@ def imported(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] =
     """The same with what it was taken from, without warnings."""
     table = gathered(sources, how, join)
     how = with_usual(table, how)
-    if how.is_long:
+    if not how.columns.keys().isdisjoint(LONG):
         table, how = widened(table, how)
-    log = _Columns(table, how).log()
-    return replace(log, files=(*table.files, *how.files))
+    return _Columns(table, how).log()
 
 
 def gathered(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = ()) -> Table:
     """The table of the sources, with the tables that are joined to it."""
     table, run = opened(sources), how.columns.get("run")
     for one in (*how.join, *join):
-        other = opened([one]) if isinstance(one, pl.DataFrame) else read_file(one)
-        table = joined(table, other, None if run is None else str(run))
+        table = joined(table, read_table(one), None if run is None else str(run))
     return table
 
 
 def with_usual(table: Table, how: ColumnMap) -> ColumnMap:
     """The map with what it leaves open as the table's tool calls it: nothing else is taken without being named."""
-    if table.kind not in USUAL:
+    if table.kind not in tools.USUAL:
         return how
-    usual: dict[str, One] = {"run": "run", **USUAL[table.kind]}
+    usual: dict[str, One] = {"run": "run", **tools.USUAL[table.kind]}
     if "D" in table.columns or usual.get("D") not in table.columns:
         usual.pop("D", None)
     if "loss" in usual and not matches(str(usual["loss"]), table.columns):
-        usual["loss"] = _ONE_LOSS.get(table.kind, "loss")
+        usual["loss"] = tools.ONE_LOSS.get(table.kind, "loss")
     return replace(how, columns={**usual, **how.columns})
 
 
@@ -145,18 +127,18 @@ def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     label = str(how.columns.get("name" if by_name else "language", "name"))
     plain = {key: str(one) for key in PREFIXES if isinstance(one := how.columns.get(key), str) and LANG not in one}
     values = {"": str(how.columns.get("value", "value"))} if by_name else plain
-    faults = [table.unknown(name, "of a long table") for name in (label, *values.values()) if name not in table.columns]
-    if faults:
-        raise DataError.of(faults, table.origin)
+    for name in (label, *values.values()):
+        if name not in table.columns:
+            table.unknown(name, "of a long table")
+    table.raise_faults()
     called = table.texts(label) if by_name else table.texts(label).replace(dict(how.languages))
     frame = table.frame.with_columns(called.alias(label)).filter(~table.texts(label).is_in(how.ignore))
     table = replace(table, frame=frame)
     same = [name for name in table.columns if name not in (label, *values.values()) and _holds(name, how)]
-    twice = frame.select(pl.struct(label, *same).is_duplicated()).to_series().arg_true()
-    if twice.len():
-        hint = "map run=COLUMN tells runs apart"
-        message = "comes twice for one run and D"
-        raise DataError.of([table.fault(f"{frame[label][row]!r} {message}", label, row, hint) for row in twice])
+    for row in frame.select(pl.struct(label, *same).is_duplicated()).to_series().arg_true():
+        message = f"{frame[label][row]!r} comes twice for one run and D"
+        table.fault(message, label, row, "map run=COLUMN tells runs apart")
+    table.raise_faults()
     cells = [
         pl.col(column).filter(pl.col(label) == name).first().alias(f"{PREFIXES.get(key, '')}{name}")
         for key, column in values.items()
@@ -183,7 +165,6 @@ class _Columns:
 
     def __init__(self, table: Table, how: ColumnMap) -> None:
         self.table, self.how = table, how
-        self.faults: list[Fault] = []
         self.notices = list(table.notices)
         self.taken: dict[str, str] = {}
         homes = {f"{os.path.basename(home[0]).split('.')[0]}:{home[1]}": name for name, home in table.homes.items()}
@@ -199,20 +180,18 @@ class _Columns:
         for key in sorted(PREFIXES, key=lambda key: -len(str(self.how.columns.get(key, PREFIXES[key])))):
             found[key] = self._by_language(key, claimed)
         self._require(single, found)
-        self._refuse()
-        loss = self._with_losses({label: self._cells(f"loss.{label}", one) for label, one in found["loss"].items()})
+        self.table.raise_faults()
+        loss = self._in_nats(self._with_losses(self._all_cells("loss", found["loss"])))
+        p, tokens, unique = (self._all_cells(key, found[key]) for key in ("p", "tokens", "unique"))
+        tokens = {} if p else {label: one.fill_null(0.0) for label, one in tokens.items()}
+        parts = {"p": self._ratios(p), "tokens": tokens, "unique": unique, "loss": loss}
         columns = {key: self._cells(key, how) for key, how in single.items()}
-        cells = {key: {label: self._cells(f"{key}.{label}", one) for label, one in found[key].items()} for key in found}
-        p, loss = self._ratios(cells["p"] or cells["tokens"], "p" if cells["p"] else "tokens"), self._in_nats(loss)
-        self._refuse()
-        unique = {f"{PREFIXES['unique']}{label}": values for label, values in cells["unique"].items()}
+        self.table.raise_faults()
         ahead = {name: columns[name] for name in ("run", "N", "D") if name in columns}
-        frame = pl.DataFrame({**ahead, **p, **unique, **loss, **columns})
-        return Imported(frame, self.table.origin, self.taken, tuple(self.notices))
-
-    def _refuse(self) -> None:
-        if self.faults:
-            raise DataError.of(self.faults, self.table.origin)
+        named = {f"{PREFIXES[key]}{label}": one for key, part in parts.items() for label, one in part.items()}
+        frame = pl.DataFrame({**ahead, **named, **columns})
+        files = (*self.table.files, *self.how.files)
+        return Imported(frame, self.table.origin, self.taken, tuple(self.notices), files)
 
     def _single(self, key: str) -> One | None:
         """The column of one key; a tool's own columns are taken by name alone where they are of a joined table."""
@@ -223,20 +202,24 @@ class _Columns:
             column, factor = self._column(key, how)
             if key == "D" and column and factor is None and counts_steps(column):
                 hint = "say how many tokens a step takes: D=COLUMN*512k (or *1 where it counts tokens after all)"
-                self.faults.append(self.table.fault("seems to count steps, but D counts tokens", column, hint=hint))
+                self.table.fault("seems to count steps, but D counts tokens", column, hint=hint)
         return None if isinstance(how, Mapping) else how
 
     def _cells(self, key: str, how: One) -> pl.Series:
         """The cells of a column, or one number for all rows."""
         column, factor = self._column(key, how)
         if column is None:
-            return pl.Series(key, [factor] * self.table.frame.height, pl.Float64)
+            return pl.Series([factor] * self.table.frame.height, dtype=pl.Float64)
         if key in TEXTS:
-            return self.table.texts(column).alias(key)
-        values = self.table.numbers(column, self.faults, self.how.decimal) * (1.0 if factor is None else factor)
-        if key in ("N", "D"):
-            self.faults += [self.table.fault(f"has no {key}", column, row) for row in values.is_null().arg_true()]
-        return values.alias(key)
+            return self.table.texts(column)
+        values = self.table.numbers(column, self.how.decimal)
+        for row in values.is_null().arg_true() if key in ("N", "D") else ():
+            self.table.fault(f"has no {key}", column, row)
+        return values * (1.0 if factor is None else factor)
+
+    def _all_cells(self, key: str, columns: Mapping[str, One]) -> dict[str, pl.Series]:
+        """The cells of the columns of a key, by language."""
+        return {label: self._cells(f"{key}.{label}", how) for label, how in columns.items()}
 
     def _column(self, key: str, how: One | Mapping[str, One]) -> tuple[str | None, float | None]:
         """A column and what its numbers are multiplied by; a number that holds for all rows has no column."""
@@ -248,7 +231,7 @@ class _Columns:
                 return self.names[name.strip()], parse_size(factor.strip(), key)
             return None, parse_size(how)  # type: ignore[arg-type]
         except UsageError:
-            self.faults.append(self.table.unknown(str(how), key))
+            self.table.unknown(str(how), key)
             return None, None
 
     def _matches(self, pattern: str) -> dict[str, str]:
@@ -274,15 +257,14 @@ class _Columns:
             return {"all": how or "loss"}
         if how is not None and not found:
             hint = f"write {LANG} for the language, such as {key}_{LANG}; a long table needs language=COLUMN"
-            unknown = self.table.unknown(pattern, key)
-            self.faults.append(unknown if LANG in pattern else replace(unknown, hint=hint))
+            self.table.unknown(pattern, key, None if LANG in pattern else hint)
         claimed |= set(found.values())
-        self.faults += no_languages(self.table, found, self.how.languages)
+        refuse_summaries(self.table, found, self.how.languages)
         if found:
             self.taken[key] = f"{pattern} ({', '.join(found)})"
         called = {self.how.languages.get(label, label): name for label, name in found.items()}
         if len(called) < len(found):
-            self.faults.append(self.table.fault(f"two languages of {pattern} have one name", hint="ignore one of them"))
+            self.table.fault(f"two languages of {pattern} have one name", hint="ignore one of them")
         return called
 
     def _require(self, columns: Mapping[str, One], found: Mapping[str, Mapping[str, One]]) -> None:
@@ -290,25 +272,22 @@ class _Columns:
         there = {"N": "N" in columns, "D": "D" in columns or bool(found["tokens"])}
         there |= {"p": bool(found["p"] or found["tokens"]), "loss": bool(found["loss"])}
         lacking = [key for key, is_there in there.items() if not is_there]
-        if lacking and not self.faults:
+        if lacking and not self.table.faults:
             pairs = " ".join(f"--map {key}=..." for key in lacking)
             hint = f"list the columns with --show, and map them: {pairs}; or join a table that has it (--join)"
-            message = f"nothing says which columns are {', '.join(lacking)}"
-            self.faults.append(Fault(message, Location(self.table.origin), hint=hint))
+            self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=hint)
 
-    def _ratios(self, found: Mapping[str, pl.Series], key: str) -> dict[str, pl.Series]:
-        """Ratios whose rows sum to one, or tokens of each language; an empty cell is none of it."""
-        if key == "tokens":
-            return {f"{PREFIXES[key]}{label}": one.fill_null(0.0) for label, one in found.items()}
-        p = np.column_stack([one.fill_null(0.0).to_numpy() for one in found.values()])
+    def _ratios(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
+        """Ratios whose rows sum to one; an empty cell is none of it."""
+        p = pl.DataFrame(found).fill_null(0.0).to_numpy(order="c")
         sums = p.sum(axis=1)
         total = {"fraction": np.ones(len(p)), "percent": np.full(len(p), 100.0)}.get(self.how.ratio_unit, sums)
         for row in np.flatnonzero((sums > 0) & (np.abs(sums - total) > ROUNDED * total) | (p < 0).any(axis=1)).tolist():
             message = f"ratios sum to {sums[row]:.6g}, expected {total[row]:g} and none below 0"
             hint = "map ratio_unit=percent reads percentages, ratio_unit=weights weights of any sum"
-            self.faults.append(self.table.fault(message, None, row, hint))
+            self.table.fault(message, None, row, hint)
         p = p / np.where(total > 0, total, 1.0)[:, None]
-        return {f"{PREFIXES['p']}{name}": pl.Series(p[:, place]) for place, name in enumerate(found)}
+        return {name: pl.Series(p[:, place]) for place, name in enumerate(found)}
 
     def _in_nats(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """Losses in nats a token."""
@@ -320,9 +299,9 @@ class _Columns:
             size = known[name] if isinstance(known, Mapping) else known or 1.0
             for row in (values <= least).fill_null(False).arg_true():
                 message = f"the loss of {name} is {values[row]:g}, expected more than {least:g}"
-                self.faults.append(self.table.fault(message, None, row))
+                self.table.fault(message, None, row)
             scaled = values * (math.log(2) * size if unit in ("bits", "bpb") else 1.0)
-            nats[f"{PREFIXES['loss']}{name}"] = values.log() if unit == "perplexity" else scaled
+            nats[name] = values.log() if unit == "perplexity" else scaled
         self.notices += [f"losses were read as {unit}, and are nats now"] if unit != "nats" else []
         return nats
 

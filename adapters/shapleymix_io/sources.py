@@ -10,14 +10,12 @@ from pathlib import Path
 import polars as pl
 
 from shapleymix.errors import DataError, Location, did_you_mean
-from shapleymix.files import Origin
-from shapleymix.tables.sheets import bytes_of
+from shapleymix.files import Origin, read_once
+from shapleymix.tables.sheets import PARQUET, parquet_of, text_of
 from shapleymix_io import tools
-from shapleymix_io.table import FILE, HIDDEN, LINE, Table, flat, loaded, parse_csv, parse_json, table_of, text_of
+from shapleymix_io.table import FILE, HIDDEN, LINE, Table, flat, loaded, parse_csv, parse_json, table_of
 
 Source = str | os.PathLike[str] | pl.DataFrame
-OLMIX = "olmix"
-"""Kind of a pair of tables, `metrics` with `ratios` joined."""
 IDS = ("run", "run_id")
 """Names under which a joined table may hold the ids of runs."""
 _ENDS = (("Name", "State"), ("run_id", "status"))
@@ -61,7 +59,7 @@ def _ends(table: Table) -> list[str]:
 
 def _opened(source: Source) -> Table:
     if isinstance(source, pl.DataFrame):
-        return _framed(source, "<frame>")
+        return read_table(source)
     name = os.fsdecode(source)
     if name.startswith(tools.WANDB_ADDRESS):
         return tools.read_wandb(name)
@@ -71,7 +69,7 @@ def _opened(source: Source) -> Table:
     path = Path(base if os.path.exists(base) and not os.path.exists(name) else name)
     if address := tools.store_of(path):
         return tools.read_mlflow(f"{address}#{experiment}", os.fspath(path))
-    return _folder(path) if path.is_dir() else read_file(name)
+    return _folder(path) if path.is_dir() else read_table(name)
 
 
 def _folder(folder: Path) -> Table:
@@ -80,29 +78,29 @@ def _folder(folder: Path) -> Table:
     if not ((folder / "ratios.csv").is_file() and (folder / "metrics.csv").is_file()):
         raise DataError("is a folder that holds no runs", location=Location(os.fspath(folder)), hint=_HOLDS)
     ratios, metrics = (_olmix(folder / f"{name}.csv", name) for name in ("ratios", "metrics"))
-    return replace(joined(metrics, ratios, "run"), kind=OLMIX)
+    return replace(joined(metrics, ratios, "run"), kind=tools.OLMIX)
 
 
 def _olmix(path: Path, name: str) -> Table:
     """One of the two tables of olmix, whose columns are called `ratios:wiki`, and that of the ids `run`."""
-    table = read_file(path)
-    key = next((one for one in IDS if one in table.columns), "run")
+    table = read_table(path)
+    key = _key(table)
     columns = [one for one in table.columns if one not in (key, "name", "index")]
-    if key not in table.columns:
-        raise DataError.of([table.unknown("run", "the ids of runs")])
     named = [pl.col(key).alias("run"), *(pl.col(one).alias(f"{name}:{one}") for one in columns), pl.col(LINE)]
     return replace(table, frame=table.frame.select(named))
 
 
-def read_file(path: str | os.PathLike[str]) -> Table:
-    """The table in a file: CSV, Parquet, JSON (packed or not), or what a trainer left.
+def read_table(source: Source) -> Table:
+    """The table in a frame or a file: CSV, Parquet, JSON (packed or not), or what a trainer left.
 
     Raises
     ------
     DataError
         If the file cannot be read, or holds no table.
     """
-    data, origin = bytes_of(path)
+    if isinstance(source, pl.DataFrame):
+        return _framed(source, "<frame>")
+    data, origin = read_once(source)
     table = _parsed(data, origin)
     if not table.frame.height:
         raise DataError("is a table without rows", location=Location(origin.file))
@@ -110,19 +108,14 @@ def read_file(path: str | os.PathLike[str]) -> Table:
 
 
 def _parsed(data: bytes, origin: Origin) -> Table:
-    if data[:4] == b"PAR1":
-        try:
-            frame = pl.read_parquet(data)
-        except pl.exceptions.PolarsError as error:
-            raise DataError(f"is no Parquet: {error}", location=Location(origin.file)) from error
-        return _framed(frame, origin.file)
-    text = text_of(data, origin.file)
+    if data[:4] == PARQUET:
+        return _framed(parquet_of(data, origin), origin.file)
+    text = text_of(data, origin)
     if '"log_history"' in text:
         return tools.read_state(loaded(text, origin.file), origin.file)
     if text.lstrip().startswith(("{", "[")):
-        return parse_json(text, origin.file)
-    is_log = tools.is_megatron(text)
-    return tools.read_megatron(text, origin.file) if is_log else parse_csv(text, origin)
+        return parse_json(text, origin)
+    return tools.read_megatron(text, origin.file) if tools.is_megatron(text) else parse_csv(text, origin)
 
 
 def _framed(frame: pl.DataFrame, origin: str) -> Table:
@@ -151,15 +144,16 @@ def joined(main: Table, other: Table, run: str | None) -> Table:
     """
     here, there = _key(main, run), _key(other, run)
     ids = other.texts(there)
-    faults = [other.fault(f"has run {name!r} twice", there) for name in ids.filter(ids.is_duplicated()).unique()]
+    for name in ids.filter(ids.is_duplicated()).unique():
+        other.fault(f"has run {name!r} twice", there)
+    other.raise_faults()
     known, wanted = set(ids), main.texts(here)
     for row, name in enumerate(wanted):
         if name not in known:
             known.add(name)
             hint = did_you_mean(str(name), [one for one in ids if one])
-            faults.append(main.fault(f"run {name!r} is not in {other.origin}", here, row, hint))
-    if faults:
-        raise DataError.of(faults, main.origin)
+            main.fault(f"run {name!r} is not in {other.origin}", here, row, hint)
+    main.raise_faults()
     stem, line = Path(other.origin).name.split(".")[0], f"{LINE}{len(main.frame.columns)}"
     taken = set(main.columns)
     names = {name: f"{stem}:{name}" if name in taken else name for name in other.columns if name != there}
@@ -167,19 +161,15 @@ def joined(main: Table, other: Table, run: str | None) -> Table:
     beside = beside.with_columns(other.frame[LINE].alias(line))
     frame = main.frame.with_columns(wanted.alias(_ID)).join(beside, on=_ID, how="left", maintain_order="left")
     homes = {new: (other.origin, old, line) for old, new in names.items()}
-    return replace(
-        main,
-        frame=frame.drop(_ID),
-        notices=(*main.notices, *other.notices),
-        files=(*main.files, *other.files),
-        homes={**main.homes, **homes},
-    )
+    notices, files = (*main.notices, *other.notices), (*main.files, *other.files)
+    return replace(main, frame=frame.drop(_ID), notices=notices, files=files, homes={**main.homes, **homes})
 
 
-def _key(table: Table, run: str | None) -> str:
+def _key(table: Table, run: str | None = None) -> str:
     """The column with the ids of runs."""
     names = [run, *IDS] if run else list(IDS)
-    found = next((name for name in names if name in table.columns), None)
-    if found is None:
-        raise DataError.of([table.unknown(names[0], "the ids of runs, by which tables are joined")])
-    return found
+    found = [name for name in names if name in table.columns]
+    if not found:
+        table.unknown(names[0], "the ids of runs, by which tables are joined")
+        table.raise_faults()
+    return found[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ import polars as pl
 from shapleymix.errors import DataError, Fault, Location, UsageError, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.tables import sheets
-from shapleymix.tables.words import parse_size
 
 HIDDEN = "\0"
 """How names of columns begin that are ours."""
@@ -25,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Table:
-    """Cells, and where they are from.
+    """Cells, and where they are from; whoever reads a column writes down what is wrong in it.
 
     Attributes
     ----------
@@ -39,6 +37,8 @@ class Table:
         The files that were read, with their hashes.
     homes : dict
         Of a column that was joined to the others: its file, its name there, and the column with its lines.
+    faults : list of Fault
+        What is wrong so far, here and in tables that are made of this one; `raise_faults` tells all of it at once.
     """
 
     frame: pl.DataFrame
@@ -47,41 +47,41 @@ class Table:
     notices: tuple[str, ...] = ()
     files: tuple[Origin, ...] = ()
     homes: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns, without those that are ours."""
         return [name for name in self.frame.columns if not name.startswith(HIDDEN)]
 
-    def fault(self, message: str, column: str | None = None, row: int | None = None, hint: str | None = None) -> Fault:
-        """What is wrong with a cell, a row, or a column (whose name stands in line 1)."""
+    def fault(self, message: str, column: str | None = None, row: int | None = None, hint: str | None = None) -> None:
+        """Write down what is wrong with a cell, a row, or a column (whose name stands in line 1)."""
         origin, name, lines = self.homes.get(column or "", (self.origin, column, LINE))
         line = 1 if row is None else self.frame[lines][row]
         if row is not None and lines == LINE and FILE in self.frame.columns:
             origin = self.frame[FILE][row]
-        return Fault(message, Location(origin, line, name), hint=hint)
+        self.faults.append(Fault(message, Location(origin, line, name), hint=hint))
 
-    def unknown(self, name: str, what: str) -> Fault:
-        """That there is no such column."""
-        return self.fault(f"has no column {name!r}, which is to be {what}", hint=did_you_mean(name, self.columns))
+    def unknown(self, name: str, what: str, hint: str | None = None) -> None:
+        """Write down that there is no such column."""
+        message = f"has no column {name!r}, which is to be {what}"
+        self.fault(message, hint=hint or did_you_mean(name, self.columns))
 
-    def numbers(self, column: str, faults: list[Fault], decimal: str = ".") -> pl.Series:
+    def raise_faults(self) -> None:
+        """A DataError with every fault so far."""
+        if self.faults:
+            raise DataError.of(self.faults, self.origin)
+
+    def numbers(self, column: str, decimal: str = ".") -> pl.Series:
         """A column as numbers, null where a cell is empty or NaN; sizes such as 97.6k are numbers too."""
         cells = self.frame[column]
-        if cells.dtype.is_numeric():
-            return cells.cast(pl.Float64).fill_nan(None)
-        text = cells.cast(pl.String).str.strip_chars()
-        if decimal == ",":
-            text = text.str.replace(",", ".", literal=True)
-        values = text.cast(pl.Float64, strict=False).to_list()
-        for row, (value, cell) in enumerate(zip(values, text.to_list(), strict=True)):
-            if value is None and cell:
-                try:
-                    values[row] = parse_size(cell)
-                except UsageError:
-                    hint = "map decimal=, reads decimal commas" if "," in cell else None
-                    faults.append(self.fault(f"is not a number: {cell!r:.60}", column, row, hint))
-        return pl.Series(column, values, pl.Float64).fill_nan(None)
+        if decimal == "," and cells.dtype == pl.String:
+            cells = cells.str.replace(",", ".", literal=True)
+        values, blank = sheets.as_numbers(cells)
+        for row in (values.is_null() & ~blank).arg_true():
+            hint = "map decimal=, reads decimal commas" if "," in str(cells[row]) else None
+            self.fault(f"is not a number: {cells[row]!r:.60}", column, row, hint)
+        return values.fill_nan(None)
 
     def texts(self, column: str) -> pl.Series:
         """A column as text without blanks around it, null where a cell is empty."""
@@ -96,13 +96,10 @@ def table_of(
     for name in dict.fromkeys(name for row in rows for name in row):
         cells = [row.get(name) for row in rows]
         plain = all(type(cell) in (int, float, type(None)) for cell in cells)
-        columns.append(pl.Series(name, cells if plain else list(map(_text, cells)), strict=False))
+        texts = [None if cell is None else str(cell) for cell in cells]
+        columns.append(pl.Series(name, cells if plain else texts, strict=False))
     line = pl.Series(LINE, list(lines) if lines is not None else [None] * len(rows), pl.Int64)
     return Table(pl.DataFrame([*columns, line]), origin, kind)
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
@@ -111,21 +108,6 @@ def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
     for name, value in given.items():
         found |= flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
     return found
-
-
-def text_of(data: bytes, origin: str) -> str:
-    """The text of a file, unpacked where it is packed.
-
-    Raises
-    ------
-    DataError
-        If it is no UTF-8.
-    """
-    try:
-        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        hint = "save it as UTF-8, or as Parquet"
-        raise DataError(f"is no text in UTF-8: {error}", location=Location(origin), hint=hint) from error
 
 
 def parse_csv(text: str, origin: Origin) -> Table:
@@ -143,7 +125,7 @@ def parse_csv(text: str, origin: Origin) -> Table:
     return Table(filled.with_columns(pl.Series(LINE, sheet.lines)).filter(kept), origin.file)
 
 
-def parse_json(text: str, origin: str) -> Table:
+def parse_json(text: str, origin: Origin) -> Table:
     """An array of objects, or an object a line; an object within one is columns such as `config.lr`.
 
     Raises
@@ -151,24 +133,22 @@ def parse_json(text: str, origin: str) -> Table:
     DataError
         If it is another thing.
     """
-    if text.lstrip().startswith("["):
-        numbered = [(None, row) for row in loaded(text, origin)]
-    else:
-        lines = enumerate(text.splitlines(), start=1)
-        numbered = [(line, loaded(content, origin, line)) for line, content in lines if content.strip()]
-    for line, row in numbered:
-        if not isinstance(row, dict):
-            raise DataError("is not a JSON object", location=Location(origin, line), hint="write an object a line")
-    return table_of([flat(row) for _, row in numbered], origin, lines=[line for line, _ in numbered])
+    if not text.lstrip().startswith("["):
+        rows = sheets.json_rows(text, origin)
+        return table_of([flat(row) for row in rows.values()], origin.file, lines=list(rows))
+    rows = loaded(text, origin.file)
+    if not all(isinstance(row, dict) for row in rows):
+        raise DataError("is no array of JSON objects", location=Location(origin.file))
+    return table_of([flat(row) for row in rows], origin.file)
 
 
-def loaded(text: str, origin: str, line: int | None = None) -> Any:
+def loaded(text: str, origin: str) -> Any:
     """The content of JSON text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        place = line or getattr(error, "lineno", None)
-        raise DataError(f"is not valid JSON: {error}", location=Location(origin, place)) from error
+        place = Location(origin, getattr(error, "lineno", None))
+        raise DataError(f"is not valid JSON: {error}", location=place) from error
 
 
 def told(service: str, origin: str, ask: Callable[[], T]) -> T:

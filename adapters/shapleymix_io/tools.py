@@ -18,6 +18,20 @@ from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.files import read_once
 from shapleymix_io.table import Table, flat, table_of, told
 
+STATE, MEGATRON, TENSORBOARD = "trainer_state", "megatron", "tensorboard"
+MLFLOW, WANDB, OLMIX = "mlflow", "wandb", "olmix"
+"""Kinds of tables: which tool wrote it."""
+USUAL: dict[str, dict[str, str]] = {
+    STATE: {"D": "num_input_tokens_seen", "loss": "eval_{lang}_loss"},
+    MEGATRON: {"D": "tokens", "loss": "validation-{lang}: lm loss"},
+    TENSORBOARD: {"D": "tokens"},
+    MLFLOW: {},
+    WANDB: {"D": "tokens"},
+    OLMIX: {"p": "ratios:{lang}", "loss": "metrics:{lang}"},
+}
+"""What a tool calls its columns, beside `run`, where its form fixes that."""
+ONE_LOSS = {STATE: "eval_loss", MEGATRON: "validation: lm loss"}
+"""The column of the loss where there is one validation set, not one a language."""
 OLDEST = {"mlflow": "2.10", "tensorboard": "2.15", "wandb": "0.17"}
 """The packages that read what they wrote, and the least version of each."""
 
@@ -89,7 +103,7 @@ def installed(module: str, package: str) -> Any:
         raise UsageError(f"reading this needs the package {package}: {error}", hint=hint) from error
 
 
-WANDB_ADDRESS, WANDB, _WANDB_STEP = "wandb:", "wandb", "_step"
+WANDB_ADDRESS, _WANDB_STEP = "wandb:", "_step"
 
 
 def read_wandb(address: str) -> Table:
@@ -112,9 +126,8 @@ def _wandb_history(run: Any) -> History:
     """What a run logged; `scan_history` leaves out no step, where `history` gives a sample."""
     steps: defaultdict[float, dict[str, object]] = defaultdict(dict)
     for place, row in enumerate(run.scan_history()):
-        numbers = {name: value for name, value in flat(row).items() if type(value) in (int, float)}
-        numbers.pop(_WANDB_STEP, None)
-        steps[float(str(row.get(_WANDB_STEP, place)))].update(numbers)
+        numbers = {name: one for name, one in flat(row).items() if type(one) in (int, float) and name != _WANDB_STEP}
+        steps[float(str(row.get(_WANDB_STEP, place)))] |= numbers
     given = flat({name: value for name, value in run.config.items() if not name.startswith("_")}, "config.")
     return History(run.name, run.id, given, dict(steps), "" if run.state == "finished" else run.state)
 
@@ -122,7 +135,7 @@ def _wandb_history(run: Any) -> History:
 MLFLOW_ADDRESSES = ("sqlite:", "http://", "https://", "mlflow:", "postgresql", "mysql", "databricks", "file:")
 _MOST = 50_000
 """Runs that a store hands out at once: the most that it is asked for."""
-MLFLOW, SQLITE = "mlflow", b"SQLite format 3\0"
+SQLITE = b"SQLite format 3\0"
 
 
 def store_of(path: Path) -> str | None:
@@ -181,7 +194,7 @@ def _mlflow_history(client: Any, run: Any) -> History:
     return History(run.info.run_name, run.info.run_id, given, dict(steps), state)
 
 
-TENSORBOARD, _EVENTS = "tensorboard", "events.out.tfevents."
+_EVENTS = "events.out.tfevents."
 _VERSION = re.compile(r"version_\d+")
 
 
@@ -197,11 +210,10 @@ def read_tensorboard(folder: Path) -> Table:
     for place, (tag, line) in lines.items():
         for step, numbers in scalars[place].items():
             scalars[place.parent].setdefault(step, {})[line] = numbers[tag]
-    runs = []
     places = [place for place in scalars if place not in lines]
-    for place, name in zip(places, _names(folder, places), strict=True):
-        runs.append(History(name, name, steps=scalars[place]))
-    return table_of_histories([run for run in runs if run.steps], os.fspath(folder), TENSORBOARD)
+    named = zip(places, _names(folder, places), strict=True)
+    runs = [History(name, name, steps=scalars[place]) for place, name in named if scalars[place]]
+    return table_of_histories(runs, os.fspath(folder), TENSORBOARD)
 
 
 def _line_of(place: Path, scalars: Mapping[Path, Mapping[float, Mapping[str, object]]]) -> tuple[str, str] | None:
@@ -240,8 +252,6 @@ def _scalars(folder: Path) -> dict[float, dict[str, object]]:
     return dict(found)
 
 
-STATE, MEGATRON = "trainer_state", "megatron"
-
 _NAMELESS = {"log", "logs", "logfile", "stdout", "stderr", "out", "output", "train", "training", "console", "main"}
 _NUMBER = r"[0-9.]+(?:[eE][+-]?\d+)?"
 _VALIDATION = re.compile(
@@ -263,10 +273,8 @@ def read_state(state: object, origin: str) -> Table:
         If no loss was measured.
     """
     steps: dict[object, dict[str, object]] = {}
-    history = state.get("log_history") if isinstance(state, Mapping) else None
-    for entry in history if isinstance(history, list) else []:
-        if isinstance(entry, dict):
-            steps.setdefault(entry.get("step"), {}).update(entry)
+    for entry in state.get("log_history", []) if isinstance(state, Mapping) else ():
+        steps.setdefault(entry.get("step"), {}).update(entry)
     rows = [row for row in steps.values() if any(map(_is_loss, row))]
     if not rows:
         hint = "evaluate while training: eval_strategy and eval_steps, and eval_dataset with a dataset of each language"
@@ -380,10 +388,11 @@ def read_scores(folder: str | os.PathLike[str], metric: str = "acc") -> Table:
     if not found:
         hint = "give the --output_path of lm-eval, and a metric that its tasks have"
         raise DataError(f"holds no results_*.json with the metric {metric!r}", location=place, hint=hint)
-    for task in dict.fromkeys(name for _, name in found):
-        shots = {shots for (_, name), (_, shots) in found.items() if name == task}
-        if len(shots) > 1:
-            message = f"{task} was evaluated with {' and '.join(sorted(map(str, shots)))} examples"
+    shots: defaultdict[str, set[str]] = defaultdict(set)
+    for (_, task), (_, examples) in found.items():
+        shots[task].add(str(examples))
+        if len(shots[task]) > 1:
+            message = f"{task} was evaluated with {' and '.join(sorted(shots[task]))} examples"
             raise DataError(message, location=place, hint="evaluate all runs alike: lm_eval --num_fewshot")
     rows = [{"run": run, "task": task, "score": score} for (run, task), (score, _) in found.items()]
     return replace(table_of(rows, os.fspath(folder)), files=tuple(files))

@@ -31,9 +31,8 @@ import numpy as np
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
-from shapleymix.files import atomic_write
+from shapleymix.files import atomic_write, read_once
 from shapleymix.laws.core import HARM_PRIOR
-from shapleymix.tables.sheets import bytes_of
 from shapleymix.tables.words import Amounts, amounts, parse_size
 from shapleymix_sweep.mixtures import Mixtures
 
@@ -182,7 +181,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
         With every line that is no planned run, that was edited, or that was moved.
     """
     name = os.fspath(path)
-    data, origin = bytes_of(path)
+    data, origin = read_once(path)
     faults: list[Fault] = []
     runs: list[PlannedRun] = []
     for index, line in enumerate(data.splitlines()):

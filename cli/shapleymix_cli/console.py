@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import shutil
 import sys
@@ -24,6 +23,7 @@ import click
 from rich.cells import cell_len
 
 from shapleymix.errors import Location, ShapleyMixError, UsageError, printable
+from shapleymix.files import atomic_write, plain
 
 if TYPE_CHECKING:
     from shapleymix.records import Record
@@ -291,8 +291,6 @@ class Output:
             columns = result["columns"] if isinstance(result, Mapping) else result.columns()
             write_table(columns, self.path, force=self.force)
         elif isinstance(result, Mapping):
-            from shapleymix.files import atomic_write
-
             atomic_write(self.path, f"{text_of(result)}\n", force=self.force)
         else:
             self.marked(result).save(self.path, force=self.force)
@@ -327,19 +325,8 @@ def text_of(document: Mapping[str, object]) -> str:
     """A document as JSON; characters that a terminal would obey are escaped."""
     from shapleymix.records import SCHEMA_VERSION
 
-    text = json.dumps(_plain({"schema_version": SCHEMA_VERSION, **document}), indent=1, ensure_ascii=False)
+    text = json.dumps(plain({"schema_version": SCHEMA_VERSION, **document}), indent=1, ensure_ascii=False)
     return "".join(sign if sign.isprintable() or sign == "\n" else json.dumps(sign)[1:-1] for sign in text)
-
-
-def _plain(value: Any) -> object:
-    """What JSON can hold: arrays as lists, and null for a number that is none."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 OK, DATA_SAY_NO, USAGE, INTERRUPTED = 0, 1, 2, 130

@@ -20,7 +20,7 @@ from shapleymix_cli.console import (
     section,
     significant,
     size,
-)
+)  # fmt: skip
 from shapleymix_cli.inputs import law_of, read_log
 from shapleymix_cli.making import argument, command, option, output
 
@@ -221,11 +221,8 @@ def prediction_view(found: sm.Prediction) -> list[Part]:
     alone = f" of {found.runs[0]} at N = {size(found.N[0])}, D = {size(found.D[0])}"
     named = {name: list(columns[name]) for name in ("run", "N", "D")} if len(found.runs) > 1 else {}
     losses = {"loss": columns["loss"], **intervals(found, found.low.ravel(), found.high.ravel())}
-    return section(
-        f"Predicted loss{'' if named else alone}",
-        {**named, "target": columns["target"], **losses},
-        words=len(named) + 1,
-    )
+    shown = {**named, "target": columns["target"], **losses}
+    return section(f"Predicted loss{'' if named else alone}", shown, words=len(named) + 1)
 
 
 def candidates_view(found: sm.Candidates) -> list[Part]:

@@ -18,7 +18,6 @@ import inspect
 import os
 import re
 import signal
-import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 import click
 
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
+from shapleymix.files import read_toml
 from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import opened
 
@@ -42,6 +42,7 @@ METAVARS = {
 }  # fmt: skip
 """How a value of a type is written; the first that stands in the annotation counts."""
 FILES = ("TABLE", "LOG", "FILE", "FIT")
+_MARKS = re.compile(r'`"?|"`')
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*) : .+\n((?: {4,}.+\n?)+)", re.MULTILINE)
 
 
@@ -91,11 +92,7 @@ def options_of(function: Callable[..., object]) -> list[click.Option]:
 def texts_of(function: Callable[..., object]) -> dict[str, str]:
     """What a docstring says of each parameter, as one line without marks of code."""
     entries = _ENTRY.findall(f"{inspect.getdoc(function) or ''}\n")
-    return {name: _plain(text) for names, text in entries for name in names.split(", ")}
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split()).replace('`"', "").replace('"`', "").replace("`", "")
+    return {name: _MARKS.sub("", " ".join(text.split())) for names, text in entries for name in names.split(", ")}
 
 
 def _option(parameter: inspect.Parameter, text: str) -> click.Option:
@@ -140,13 +137,7 @@ def read_project(named: str | None, commands: Sequence[str]) -> tuple[str, dict[
     path = NAME if named is None else named
     if named == NONE or (named is None and not Path(NAME).is_file()):
         return "", {}
-    try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        hint = "--project names another file, --project none asks for none"
-        raise DataError(f"cannot be read: {error.strerror}", hint=hint, location=Location(path)) from error
-    except ValueError as error:
-        raise DataError(f"is not valid TOML: {error}", location=Location(path)) from error
+    found, _ = read_toml(path, hint="--project names another file, --project none asks for none")
     for name, value in found.items():
         if name not in SHARED and not (name in commands and isinstance(value, dict)):
             hint = did_you_mean(name, [*SHARED, *commands])

@@ -123,13 +123,11 @@ def _proof(found: sm.Mixture, noun: str, unit: str) -> list[Part]:
     value = f"{score_or_loss(found, found.objective):.4f}" + ("" if noun == "score" else f" {unit}")
     spread = intervals(found, [found.objective_low], [found.objective_high])
     told = "".join(f", {name} {ends[0][0]:.4f} .. {ends[0][1]:.4f}" for name, ends in spread.items())
-    lines: list[Part] = [
-        f"Objective ({found.objective_kind} {noun}, {found.weights_origin.split(':')[0]}): {value}{told}"
-    ]
+    mean = f"Objective ({found.objective_kind} {noun}, {found.weights_origin.split(':')[0]}): {value}{told}"
     if found.gap != found.gap:
-        return [*lines, "No proof of optimality: this is the best mixture of a search."]
+        return [mean, "No proof of optimality: this is the best mixture of a search."]
     most = "rounding" if found.relative_gap < ROUNDING else f"{found.gap:.1e} {unit}"
-    return [*lines, f"Proof: no mixture within the bounds is better by more than {most}."]
+    return [mean, f"Proof: no mixture within the bounds is better by more than {most}."]
 
 
 def _prices(found: sm.Mixture) -> Table:
@@ -177,7 +175,5 @@ def frontier_view(found: sm.Frontier) -> list[Part]:
     worst = max(one.certificate.relative_gap for one in found.entries)
     most = "rounding" if worst < ROUNDING else f"{worst:.1e} of it"
     title = f"Mean losses of {first} against {second} at N = {size(found.N)}, D = {size(found.D)}"
-    return [
-        *section(title, table),
-        f"Proof: no mixture improves a point's weighted sum of both losses by more than {most}.",
-    ]
+    proof = f"Proof: no mixture improves a point's weighted sum of both losses by more than {most}."
+    return [*section(title, table), proof]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import shapleymix as sm
+from shapleymix.files import atomic_write
 from shapleymix_cli.console import Heading, Output, Part, Whole, section, size
 from shapleymix_cli.making import argument, command, option, output
 
@@ -32,8 +33,6 @@ def example(out: Output, folder: str) -> None:
     A run log, coalition runs, a languages table, a transfer matrix measured within one run, paths of a corpus, scores
     on tasks (made up), runs as W&B exports them, and a project file.
     """
-    from shapleymix.files import atomic_write
-
     goal = Path(folder)
     goal.mkdir(parents=True, exist_ok=True)
     for name in FILES:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix.files import read_json
+from shapleymix.files import atomic_write, read_json
 from shapleymix.tables.mixtures import parse_mixture
 from shapleymix_cli.console import Output, Part, Table, Whole, section
 from shapleymix_cli.inputs import load
@@ -48,8 +48,6 @@ def import_(
     from shapleymix_io.column_map import ColumnMap, toml_text
     from shapleymix_io.reading import imported, proposal
 
-    from shapleymix.files import atomic_write
-
     if show or write_map is not None:
         found = proposal(sources, map, join)
         out.note(found.notices)
@@ -64,14 +62,9 @@ def import_(
     runs = sm.read_runs(log.frame, origin=log.origin)
     out.note([*log.notices, *runs.notices])
     out.save(runs)
-    told = {
-        "runs": len({*runs.runs}),
-        "rows": len(runs),
-        "losses": int(runs.measured.sum()),
-        "extent": runs.extent,
-        "taken": log.taken,
-    }
-    document = {"kind": "import", **told, "notices": log.notices, "provenance": out.provenance()}
+    counts = {"runs": len({*runs.runs}), "rows": len(runs), "losses": int(runs.measured.sum())}
+    told = {"extent": runs.extent, "taken": log.taken, "notices": log.notices}
+    document = {"kind": "import", **counts, **told, "provenance": out.provenance()}
     out.emit(document, lambda: _taken(runs.extent, log.taken))
 
 

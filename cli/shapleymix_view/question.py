@@ -14,7 +14,7 @@ import numpy as np
 import shapleymix as sm
 from shapleymix import Fit, Mixture
 from shapleymix.errors import InfeasibleError
-from shapleymix.files import Json
+from shapleymix.files import Json, plain
 from shapleymix.mixing.polytope import REGIME
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
@@ -157,18 +157,13 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str,
     }
     for name in FIELDS:
         value = getattr(pieces, name)
-        found[name] = None if value is None else _plain(np.broadcast_to(value, _shape(name, pieces.phi)))
+        found[name] = None if value is None else plain(np.broadcast_to(value, _shape(name, pieces.phi)))
     return found
 
 
 def _shape(name: str, phi: FloatArray) -> tuple[int, ...]:
     M, K = phi.shape
     return (M, K) if name in ("phi", "s", "harm") else ((M,) if name in ("unique", "rate") else (K,))
-
-
-def _plain(values: FloatArray) -> Json:
-    """Numbers as JSON has them; infinite ones, which are no limits, are null."""
-    return [_plain(one) if np.ndim(one) else (float(one) if np.isfinite(one) else None) for one in values]
 
 
 def _flags(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

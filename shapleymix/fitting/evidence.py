@@ -300,7 +300,7 @@ def _by_schedule(share: FloatArray, settings: Settings) -> tuple[FloatArray, Boo
     if settings.checkpoints == ALL:
         return every, every > 0, (f"{counted} losses along a run, not for final ones, and all rows count alike",)
     how = f"each counts by the power {LATE:g} of its share of the run's schedule"
-    told = f"{counted} final losses, and {how} (checkpoints='all' answers for losses along a run)"
+    told = f"{counted} final losses, and {how} (checkpoints all answers for losses along a run)"
     return np.minimum(share, 1.0) ** LATE, ~early, (told,)
 
 

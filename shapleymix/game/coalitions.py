@@ -97,7 +97,7 @@ class Game:
         count = total - len(self.masks)
         names = ", ".join(self.missing(SHOWN)) + (f", ... and {count - SHOWN} more" if count > SHOWN else "")
         message = f"{count} of {total - 1} coalitions missing at N = {self.N:.10g}, D = {self.D:.10g}: {names}"
-        hint = "train them (uniform mixtures), or estimate from those that are there (sampled=True)"
+        hint = "train them (uniform mixtures), or estimate from those that are there (sampled)"
         raise DataError(message, hint=hint, location=Location(file=self.origin))
 
 

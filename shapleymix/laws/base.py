@@ -457,7 +457,7 @@ def require_ratios(inputs: Inputs, law: type[Law]) -> None:
 def require_transfer(inputs: Inputs, law: str) -> TransferMatrix:
     """The transfer matrix in the log's own order of labels, or an error that says how to get one."""
     if inputs.transfer is None:
-        hint = "give one (transfer=); Shapley values of coalition runs are one"
+        hint = "give one (transfer); Shapley values of coalition runs are one"
         raise UsageError(f"law {law!r} needs a transfer matrix", hint=hint)
     return inputs.transfer.aligned(inputs.sources, inputs.targets)
 

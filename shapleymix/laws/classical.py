@@ -141,7 +141,7 @@ class Family(TransferLaw):
 def same_family(inputs: Inputs, rows: tuple[str, ...]) -> FloatArray:
     """1 where a row's language and a target are of one family, else 0; shape (rows, K)."""
     if inputs.languages is None:
-        hint = "give a languages table with the columns language,family (languages=)"
+        hint = "give a languages table with the columns language,family (languages)"
         raise UsageError("law 'family' needs the language families", hint=hint)
     family = dict(zip(inputs.languages.names, inputs.languages.family, strict=True))
     lacking = [name for name in dict.fromkeys((*rows, *inputs.targets)) if not family.get(name)]

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from shapleymix.display import Column, Shown, Tabular, short
-from shapleymix.errors import DataError, Fault, UsageError, described, did_you_mean, printable
+from shapleymix.errors import UsageError, described, printable
 from shapleymix.files import is_table_name
 from shapleymix.records import FloatArray
-from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts
+from shapleymix.tables.sheets import Sheet, Table, read_sheet
 from shapleymix.tables.words import Amounts, amounts, check_label, parse_size
 
 COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
@@ -85,50 +85,35 @@ def read_languages(table: Table) -> Languages:
         With every fault of the table.
     """
     sheet = read_sheet(table)
-    faults: list[Fault] = []
-    if "language" not in sheet.columns:
-        hint = did_you_mean("language", sheet.columns)
-        raise DataError.of([sheet.header_fault("language", "has no column 'language'", hint)], sheet.origin)
-    names = texts(sheet, "language", faults)
-    faults.extend(_label_faults(sheet, names))
-    families = texts(sheet, "family", faults, empty=True) if "family" in sheet.columns else ("",) * sheet.rows
-    weight = numbers(sheet, "weight", faults) if "weight" in sheet.columns else None
+    sheet.need(["language"])
+    sheet.raise_faults()
+    names = sheet.texts("language")
+    for row, name in enumerate(names):
+        if name and (problem := check_label(name)):
+            sheet.fault(f"the language {name!r} {problem}", row, "language")
+    sheet.once(zip(names), "the language {!r}", "language", "give each language once")
+    families = sheet.texts("family", empty=True) if "family" in sheet.columns else ("",) * sheet.rows
+    weight = sheet.numbers("weight") if "weight" in sheet.columns else None
     if weight is not None:
-        require(sheet, "weight", weight, weight < 0, "expected 0 or more", faults)
+        sheet.refuse(weight < 0, "weight", weight, "expected 0 or more")
     found = Languages(
         names=names,
         family=tuple(family or None for family in families),
-        available_tokens=amounts_above_zero(sheet, "available_tokens", faults),
+        available_tokens=_amounts_above_zero(sheet, "available_tokens"),
         weight=weight,
-        max_epochs=amounts_above_zero(sheet, "max_epochs", faults),
+        max_epochs=_amounts_above_zero(sheet, "max_epochs"),
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(f"ignored the column {name!r}" for name in sheet.columns if name not in COLUMNS),
     )
-    if faults:
-        raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
+    sheet.raise_faults()
     return found
 
 
-def _label_faults(sheet: Sheet, names: Sequence[str]) -> list[Fault]:
-    faults = []
-    first: dict[str, int] = {}
-    for row, name in enumerate(names):
-        if name and (problem := check_label(name)):
-            faults.append(sheet.fault(row, "language", f"the language {name!r} {problem}"))
-        earlier = first.setdefault(name, row)
-        if name and earlier != row:
-            message = f"repeats the language {name!r} of line {sheet.lines[earlier]}"
-            faults.append(sheet.fault(row, "language", message, "give each language once"))
-    return faults
-
-
-def amounts_above_zero(sheet: Sheet, column: str, faults: list[Fault]) -> FloatArray:
+def _amounts_above_zero(sheet: Sheet, column: str) -> FloatArray:
     """A column (L,) of amounts above zero; NaN where the table does not know."""
-    if column not in sheet.columns:
-        return np.full(sheet.rows, np.nan)
-    values = numbers(sheet, column, faults, empty=True, sizes=True)
-    require(sheet, column, values, values <= 0, "expected more than 0", faults)
+    values = sheet.numbers(column, empty=True, sizes=True)
+    sheet.refuse(values <= 0, column, values, "expected more than 0")
     return values
 
 

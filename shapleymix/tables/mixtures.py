@@ -14,10 +14,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Fault, Location, StoreError, UsageError, described, did_you_mean
+from shapleymix.errors import DataError, Location, StoreError, UsageError, described, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
-from shapleymix.tables.words import Ratio, format_size, parse_positive, ratio_number, repeated
+from shapleymix.tables.words import Ratio, format_size, parse_pairs, parse_positive, ratio_number, require_names
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""
@@ -94,17 +94,23 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
     StoreError
         If a file cannot be read, or holds no mixture.
     """
-    if isinstance(given, str) and not is_file_name(given):
-        if given.strip() == "uniform" and "uniform" not in names:
-            return uniform(len(names))
-        return _of_pairs([_pair(part) for part in given.split(",")], names)
-    if isinstance(given, (str, os.PathLike)):
-        return _saved(os.fspath(given), names)
     if isinstance(given, HasMixture):
         given = given.mixture
-    if isinstance(given, Mapping):
-        return _of_pairs([(str(name), ratio_number(value, str(name))) for name, value in given.items()], names)
-    return _in_order(given, names)
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and is_file_name(given)):
+        return _saved(os.fspath(given), names)
+    if isinstance(given, str) and given.strip() == "uniform" and "uniform" not in names:
+        return uniform(len(names))
+    if not isinstance(given, (str, Mapping)):
+        given = _in_order(given, names)
+    pairs = parse_pairs(given, _parse_share, "the mixture", "write a mixture like en=0.5,de=0.5, uniform, or its .json")
+    require_names(pairs, names, "the mixture")
+    ratios = np.array([pairs.get(name, 0.0) for name in names])
+    total = float(row_sums(ratios))
+    if abs(total - 1) > ROUNDED:
+        shares = ",".join(f"{name}={value / total:.4g}" for name, value in pairs.items()) if total > 0 else ""
+        hint = f"divided by their sum they are {shares}" if shares else None
+        raise UsageError(f"the mixture sums to {total:.6g}, expected 1", hint=hint)
+    return renormalise(ratios)
 
 
 def is_file_name(text: str) -> bool:
@@ -112,12 +118,12 @@ def is_file_name(text: str) -> bool:
     return text.strip().lower().endswith(".json")
 
 
-def _pair(part: str) -> tuple[str, float]:
-    name, equals, ratio = part.rpartition("=")
-    if not equals:
-        hint = "write a mixture like en=0.5,de=0.3,fr=0.2, uniform, or the .json of a saved one"
-        raise UsageError(f"{part.strip()!r} is no ratio", hint=hint)
-    return name.strip(), ratio_number(ratio, name.strip())
+def _parse_share(given: float | str, what: str) -> float:
+    """A ratio of any sum, 0 or more."""
+    value = ratio_number(given, what)
+    if value < 0:
+        raise UsageError(f"{what}: {value:g} is below 0")
+    return value
 
 
 def _saved(path: str, names: Sequence[str]) -> FloatArray:
@@ -135,7 +141,7 @@ def _saved(path: str, names: Sequence[str]) -> FloatArray:
         raise StoreError(error.message, location=place, hint=error.hint, faults=error.faults) from error
 
 
-def _in_order(given: object, names: Sequence[str]) -> FloatArray:
+def _in_order(given: object, names: Sequence[str]) -> dict[str, float]:
     """Ratios in the order of the names."""
     hint = f"give a mapping, text such as en=0.5,de=0.5, or {len(names)} ratios in the order {', '.join(names[:5])}"
     try:
@@ -144,30 +150,7 @@ def _in_order(given: object, names: Sequence[str]) -> FloatArray:
         raise UsageError(f"{described(given)} is no mixture", hint=hint) from error
     if ratios.shape != (len(names),):
         raise UsageError(f"a mixture of shape {ratios.shape}, expected ({len(names)},)", hint=hint)
-    return _of_pairs(list(zip(names, ratios.tolist(), strict=True)), names)
-
-
-def _of_pairs(pairs: list[tuple[str, float]], names: Sequence[str]) -> FloatArray:
-    given = dict(pairs)
-    unknown = [name for name in given if name not in names]
-    faults = [
-        Fault(f"{name!r} is not one of the sources", value=name, hint=did_you_mean(name, names)) for name in unknown
-    ]
-    faults += [Fault(f"{name!r} is given twice", value=name) for name in repeated([name for name, _ in pairs])]
-    faults += [
-        Fault(f"{name}={ratio:g} is not a ratio between 0 and 1", value=f"{ratio:g}")
-        for name, ratio in pairs
-        if not (np.isfinite(ratio) and ratio >= 0)
-    ]
-    if faults:
-        raise UsageError.of(faults, "the mixture")
-    ratios = np.array([given.get(name, 0.0) for name in names], dtype=np.float64)
-    total = float(row_sums(ratios))
-    if abs(total - 1) > ROUNDED:
-        shares = ",".join(f"{name}={value / total:.4g}" for name, value in given.items()) if total > 0 else ""
-        hint = f"divided by their sum they are {shares}" if shares else None
-        raise UsageError(f"the mixture sums to {total:.6g}, expected 1", hint=hint)
-    return renormalise(ratios)
+    return dict(zip(names, ratios.tolist(), strict=True))
 
 
 def format_mixture(p: ArrayLike, names: Sequence[str], digits: int | None = None) -> str:
@@ -216,7 +199,11 @@ def named(text: str, sources: Sequence[str], available: FloatArray, D: float) ->
         raise UsageError(f"{text!r} is no baseline", hint=did_you_mean(kind, NAMES) if kind not in NAMES else _FORMS)
     if kind == "uniform":
         return uniform(len(sources))
-    _require_tokens(kind, sources, available)
+    unknown = [name for name, tokens in zip(sources, available.tolist(), strict=True) if np.isnan(tokens)]
+    if unknown or not available.any():
+        hint = "give a languages table, or available tokens by name"
+        lacking = ", ".join(map(repr, unknown[:5])) or "a source"
+        raise UsageError(f"{kind!r} needs the available tokens of {lacking}", hint=hint)
     if kind == "natural":
         return smoothed(available, 1.0)
     value = parse_positive(number, f"the number of {text!r}")
@@ -225,7 +212,10 @@ def named(text: str, sources: Sequence[str], available: FloatArray, D: float) ->
             hint = f"for p ~ tokens^{value:g} write temperature:{1 / value:.4g}"
             raise UsageError(f"{text!r}: a temperature below 1 is less even than natural; T is 1 or more", hint=hint)
         return smoothed(available, 1 / value)
-    _require_filled(text, value, available, D)
+    if (needed := _epochs_needed(available, D)) > value * (1 + 1e-9):  # the realised epochs would be others
+        held = f"{value:g} epochs of all sources are {format_size(value * float(np.nansum(available)))} tokens"
+        hint = f"take unimax:{np.ceil(needed * 100) / 100:g} or more, or a smaller D"
+        raise UsageError(f"{text!r} does not fill D = {format_size(D)}: {held}", hint=hint)
     return unimax(available, D, value)
 
 
@@ -240,34 +230,16 @@ def _epochs_needed(available: FloatArray, D: float) -> float:
     return D / total if total > 0 else np.inf
 
 
-def _require_filled(text: str, epochs: float, available: FloatArray, D: float) -> None:
-    """The paper normalises takings that do not fill D; realised epochs would then not be those of the name."""
-    needed = _epochs_needed(available, D)
-    if needed > epochs * (1 + 1e-9):
-        held = f"{epochs:g} epochs of all sources are {format_size(epochs * float(np.nansum(available)))} tokens"
-        hint = f"take unimax:{np.ceil(needed * 100) / 100:g} or more, or a smaller D"
-        raise UsageError(f"{text!r} does not fill D = {format_size(D)}: {held}", hint=hint)
-
-
 def is_name(text: str, sources: Sequence[str]) -> bool:
     """Whether a text is meant as the name of a baseline, not as ratios, a file or a source."""
     known = "=" not in text and not is_file_name(text) and text.partition(":")[0].strip() in NAMES
     return known and text.strip() not in sources
 
 
-def smoothed(available: FloatArray, alpha: float = 0.5) -> FloatArray:
-    """p_i ~ available_i^alpha (Conneau and Lample 2019; ShapleyLaw paper, "Mixture Optimization Baselines").
-
-    Raises
-    ------
-    UsageError
-        If a corpus size is missing or negative, or all are zero.
-    """
+def smoothed(available: FloatArray, alpha: float) -> FloatArray:
+    """p_i ~ available_i^alpha (Conneau and Lample 2019; ShapleyLaw paper, "Mixture Optimization Baselines")."""
     sizes = np.asarray(available, dtype=float)
-    if not (np.isfinite(sizes) & (sizes >= 0)).all() or not sizes.any():
-        raise UsageError("smoothed sampling needs the available tokens of every source")
-    positive = sizes > 0
-    share = np.where(positive, np.where(positive, sizes / sizes.max(), 1.0) ** alpha, 0.0)
+    share = np.where(sizes > 0, (sizes / sizes.max()) ** alpha, 0.0)
     return share / share.sum()
 
 
@@ -368,15 +340,6 @@ def _is_number(text: str) -> bool:
     except UsageError:
         return False
     return True
-
-
-def _require_tokens(kind: str, sources: Sequence[str], available: FloatArray) -> None:
-    unknown = [name for name, tokens in zip(sources, available.tolist(), strict=True) if not np.isfinite(tokens)]
-    if unknown:
-        hint = "give a languages table, or available tokens by name"
-        raise UsageError(f"{kind!r} needs the available tokens of {', '.join(map(repr, unknown[:5]))}", hint=hint)
-    if not available.any():
-        raise UsageError(f"{kind!r} needs a source with available tokens")
 
 
 def repetition(

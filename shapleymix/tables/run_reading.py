@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from shapleymix.display import short
-from shapleymix.errors import DataError, Fault, did_you_mean
+from shapleymix.errors import did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import EXACT, ROUNDED, renormalise, row_sums
 from shapleymix.tables.runs import LOSSES, UNIQUE, Losses, RunLog, concat
-from shapleymix.tables.sheets import Sheet, Table, listed, numbers, read_sheet, require, texts
+from shapleymix.tables.sheets import Sheet, Table, listed, read_sheet
 from shapleymix.tables.words import check_label, format_range, parse_choice
 
 SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
@@ -68,49 +68,36 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", o
         also if N and D are no language models': in other units, or swapped.
     """
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    logs = [parse_runs(read_sheet(table, origin), need_losses=need) for table in listed(tables)]
+    logs = [_parse(read_sheet(table, origin), need_losses=need) for table in listed(tables)]
     return concat(logs, losses=losses)
-
-
-def parse_runs(sheet: Sheet, *, need_losses: bool) -> RunLog:
-    """The run log in a sheet.
-
-    Raises
-    ------
-    DataError
-        All faults of the table at once, sorted by line, as a person would go through the file.
-    """
-    faults: list[Fault] = []
-    roles = _roles_of(sheet, faults)
-    faults.extend(_header_faults(sheet, roles, need_losses))
-    if faults:
-        raise DataError.of(faults, sheet.origin)
-    log = _parse_rows(sheet, roles, faults)
-    faults.extend(_repeated_rows(sheet, log))
-    if need_losses and not faults:
-        faults.extend(_no_models(sheet, log))
-    if faults:
-        raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
-    return log
 
 
 @dataclass(frozen=True)
 class _Roles:
     """What each column of a sheet is: columns by label, and those that mean nothing."""
 
-    ratios: Mapping[str, str]
-    tokens: Mapping[str, str]
-    unique: Mapping[str, str]
+    sources: Mapping[str, str]
+    in_tokens: bool
     losses: Mapping[str, str]
+    limited: bool
     ignored: tuple[str, ...]
 
-    @property
-    def sources(self) -> Mapping[str, str]:
-        return self.ratios or self.tokens
+
+def _parse(sheet: Sheet, need_losses: bool) -> RunLog:
+    """The run log in a sheet."""
+    roles = _roles_of(sheet, need_losses)
+    sheet.raise_faults()
+    log = _parse_rows(sheet, roles)
+    hint = "give each trained model its own run id, or remove the row"
+    sheet.once(zip(log.runs, log.D.tolist(), strict=True), "run {!r} at D = {:g}", "run", hint)
+    if need_losses and not sheet.faults:
+        _require_models(sheet, log)
+    sheet.raise_faults()
+    return log
 
 
-def _roles_of(sheet: Sheet, faults: list[Fault]) -> _Roles:
-    """What each column is, by its name; labels that cannot be used are faults."""
+def _roles_of(sheet: Sheet, need_losses: bool) -> _Roles:
+    """What each column is, by its name; labels that cannot be used are faults, and columns that a log must have."""
     found: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
     others = []
     for column in sheet.columns:
@@ -121,49 +108,45 @@ def _roles_of(sheet: Sheet, faults: list[Fault]) -> _Roles:
         label = column.removeprefix(prefix)
         found[prefix][label] = column
         if problem := check_label(label):
-            faults.append(sheet.header_fault(column, f"the label {label!r} of column {column!r} {problem}"))
+            sheet.fault(f"the label {label!r} of column {column!r} {problem}", None, column)
     if "loss" in others and not found["loss_"]:
         found["loss_"]["loss"] = "loss"
-    ignored = tuple(name for name in others if name not in (*_SINGLE, *found["loss_"]))
-    return _Roles(found["p_"], found["tokens_"], found[UNIQUE], found["loss_"], ignored)
-
-
-def _header_faults(sheet: Sheet, roles: _Roles, need_losses: bool) -> Iterator[Fault]:
-    """Columns that a log cannot be without."""
-    for column in ("N",) if roles.tokens else ("N", "D"):
-        if column not in sheet.columns:
-            yield sheet.header_fault(column, f"has no column {column!r}", _NAMED_LIKE)
-    if need_losses and not roles.losses:
-        yield sheet.header_fault("loss", "has no loss_<target> column", _NAMED_LIKE)
-    if roles.ratios and roles.tokens:
-        yield sheet.header_fault("tokens", "has both p_ and tokens_ columns", "keep one of the two kinds")
-    for label, column in roles.unique.items():
-        if label not in roles.sources:
+    ratios, tokens, unique, losses = (found[prefix] for prefix in ("p_", "tokens_", UNIQUE, "loss_"))
+    sheet.need(["N"] if tokens else ["N", "D"], _NAMED_LIKE)
+    if need_losses and not losses:
+        sheet.fault("has no loss_<target> column", None, "loss", _NAMED_LIKE)
+    if ratios and tokens:
+        sheet.fault("has both p_ and tokens_ columns", None, "tokens", "keep one of the two kinds")
+    sources = ratios or tokens
+    for label, column in unique.items():
+        if label not in sources:
             message = f"{column!r} is of a source {label!r} that has no ratios"
-            yield sheet.header_fault(column, message, did_you_mean(label, roles.sources))
+            sheet.fault(message, None, column, did_you_mean(label, sources))
+    ignored = tuple(name for name in others if name not in (*_SINGLE, *losses))
+    return _Roles(sources, bool(tokens), losses, bool(unique), ignored)
 
 
-def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> RunLog:
+def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
     notices: list[str] = []
-    written = _matrix(sheet, roles.sources, "tokens_" if roles.tokens else "p_", faults)
-    D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles.tokens else None, faults)
-    p = _checked_ratios(sheet, roles, written, D, faults, notices)
+    written = _matrix(sheet, roles.sources.values(), "tokens_" if roles.in_tokens else "p_")
+    D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles.in_tokens else None)
+    p = _checked_ratios(sheet, roles, written, D, notices)
     if roles.ignored:
-        notices.append(f"ignored {len(roles.ignored)} columns: {short(roles.ignored)}")
-    unlimited = {label: roles.unique.get(label, "") for label in roles.sources}
+        notices.append(f"ignored the column{'s' * (len(roles.ignored) > 1)} {short(roles.ignored)}")
+    limits = [f"{UNIQUE}{label}" for label in roles.sources]
     log = RunLog(
-        runs=texts(sheet, "run", faults) if "run" in sheet.columns else ("",) * sheet.rows,
-        N=_column(sheet, "N", "N", faults),
+        runs=sheet.texts("run") if "run" in sheet.columns else ("",) * sheet.rows,
+        N=_column(sheet, "N", "N"),
         D=D,
         p=p,
-        loss=_matrix(sheet, roles.losses, "loss_", faults),
+        loss=_matrix(sheet, roles.losses.values(), "loss_"),
         sources=tuple(roles.sources),
         targets=tuple(roles.losses),
-        weight=_column(sheet, "weight", "weight", faults) if "weight" in sheet.columns else None,
-        split=_words(sheet, "split", SPLITS, faults),
-        seed=texts(sheet, "seed", faults, empty=True) if "seed" in sheet.columns else None,
-        unique=_matrix(sheet, unlimited, UNIQUE, faults) if roles.unique else None,
-        schedule=_column(sheet, "schedule", "schedule", faults, empty=True) if "schedule" in sheet.columns else None,
+        weight=_column(sheet, "weight", "weight") if "weight" in sheet.columns else None,
+        split=_words(sheet, "split", SPLITS),
+        seed=sheet.texts("seed", empty=True) if "seed" in sheet.columns else None,
+        unique=_matrix(sheet, limits, UNIQUE) if roles.limited else None,
+        schedule=_column(sheet, "schedule", "schedule", empty=True) if "schedule" in sheet.columns else None,
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),
@@ -173,63 +156,60 @@ def _parse_rows(sheet: Sheet, roles: _Roles, faults: list[Fault]) -> RunLog:
     log = log if "run" in sheet.columns else _with_ids(log)
     for row in np.flatnonzero(log.ends < 0.99 * log.D).tolist() if log.schedule is not None else ():
         message = f"schedule = {log.ends[row]:g} ends before D = {D[row]:g}"
-        faults.append(sheet.fault(row, "schedule", message, _RULES["schedule"][2]))
-    marks = None if log.schedule is not None else _words(sheet, "final", MARKS, faults)
+        sheet.fault(message, row, "schedule", _RULES["schedule"][2])
+    marks = None if log.schedule is not None else _words(sheet, "final", MARKS)
     return log if marks is None else replace(log, schedule=log.ends_by(np.isin(marks, ("1", "true", "True"))))
 
 
-def _column(sheet: Sheet, column: str, rule: str, faults: list[Fault], *, empty: bool = False) -> FloatArray:
+def _column(sheet: Sheet, column: str, rule: str, *, empty: bool = False) -> FloatArray:
     """A column (R,) of numbers that keep a rule; a D of 0 is one of an untrained model."""
     low, high, hint = _RULES[rule]
-    values = numbers(sheet, column, faults, empty=empty, sizes=rule in _SIZES)
+    values = sheet.numbers(column, empty=empty, sizes=rule in _SIZES)
     wrong = ((values < low) | (values > high)) & ~((values == 0) & (rule == "D"))
     expected = f"{low:g} to {high:g}" if np.isfinite(high) else f"{low:g} or more"
-    require(sheet, column, values, wrong, f"expected {expected}", faults, hint)
+    sheet.refuse(wrong, column, values, f"expected {expected}", hint)
     return values
 
 
-def _matrix(sheet: Sheet, columns: Mapping[str, str], rule: str, faults: list[Fault]) -> FloatArray:
-    """Columns side by side (R, labels), in row-major order; NaN where a cell is empty, or a label has no column."""
-    matrix = np.full((sheet.rows, len(columns)), np.nan)
-    for index, column in enumerate(columns.values()):
-        if column:
-            matrix[:, index] = _column(sheet, column, rule, faults, empty=True)
+def _matrix(sheet: Sheet, columns: Collection[str], rule: str) -> FloatArray:
+    """Columns side by side (R, labels), in row-major order; NaN where a cell is empty, or there is no column."""
+    matrix = np.empty((sheet.rows, len(columns)))
+    for index, column in enumerate(columns):
+        matrix[:, index] = _column(sheet, column, rule, empty=True)
     return matrix
 
 
-def _tokens_seen(sheet: Sheet, total: FloatArray | None, faults: list[Fault]) -> FloatArray:
+def _tokens_seen(sheet: Sheet, total: FloatArray | None) -> FloatArray:
     """D (R,): as given, or the sum of the sources' tokens; where both are there they must agree to 0.5%."""
     if total is not None and "D" not in sheet.columns:
         return total
-    D = _column(sheet, "D", "D", faults, empty=total is not None)
+    D = _column(sheet, "D", "D", empty=total is not None)
     if total is None:
         return D
     for row in np.flatnonzero(np.abs(D - total) > ROUNDED * np.maximum(D, total)).tolist():
-        faults.append(sheet.fault(row, "D", f"D = {D[row]:g}, but the tokens_ columns sum to {total[row]:g}"))
+        sheet.fault(f"D = {D[row]:g}, but the tokens_ columns sum to {total[row]:g}", row, "D")
     return np.where(np.isnan(D), total, D)
 
 
-def _checked_ratios(
-    sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatArray, faults: list[Fault], notices: list[str]
-) -> FloatArray:
+def _checked_ratios(sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatArray, notices: list[str]) -> FloatArray:
     """Ratios (R, M) that sum to one, or to zero in the row of an untrained model."""
     if not roles.sources:
         return written
     columns = list(roles.sources.values())
     blank, trained = np.isnan(written), D != 0
     p = np.where(blank, 0.0, written)
-    if roles.tokens:
+    if roles.in_tokens:
         total = row_sums(p)[:, None]
         p = np.where(total > 0, p / np.where(total > 0, total, 1.0), p)
     for row, index in np.argwhere(blank & trained[:, None]).tolist():
         if sheet.is_empty(row, columns[index]):
-            faults.append(sheet.fault(row, columns[index], "is empty", "write 0 for a source that is not in use"))
+            sheet.fault("is empty", row, columns[index], "write 0 for a source that is not in use")
     sums = row_sums(p)
     off = np.abs(sums - 1)
     clean = ~blank.any(axis=1) & (p >= 0).all(axis=1)
     names = " + ".join(columns) if len(columns) <= 6 else f"{columns[0]} + ... + {columns[-1]} ({len(columns)} columns)"
     for row in np.flatnonzero((off > ROUNDED) & np.where(trained, clean, sums > 0)).tolist():
-        faults.append(sheet.fault(row, None, f"{names} = {sums[row]:.6g}, expected 1", _SUM_HINT))
+        sheet.fault(f"{names} = {sums[row]:.6g}, expected 1", row, hint=_SUM_HINT)
     rounded = off[(off > EXACT) & (off <= ROUNDED)]
     if rounded.size:
         told = f"renormalised to sum to 1 (off by at most {rounded.max():.2g})"
@@ -237,14 +217,14 @@ def _checked_ratios(
     return np.where((off <= ROUNDED)[:, None], renormalise(p), p)
 
 
-def _words(sheet: Sheet, column: str, allowed: tuple[str, ...], faults: list[Fault]) -> tuple[str, ...] | None:
+def _words(sheet: Sheet, column: str, allowed: tuple[str, ...]) -> tuple[str, ...] | None:
     """A column (R,) of some words; None where there is none."""
     if column not in sheet.columns:
         return None
-    found = texts(sheet, column, faults)
+    found = sheet.texts(column)
     for row, value in enumerate(found):
         if value and value not in allowed:
-            faults.append(sheet.fault(row, column, f"{column} is {value!r}", f"write {' or '.join(allowed[:2])}"))
+            sheet.fault(f"{column} is {value!r}", row, column, f"write {' or '.join(allowed[:2])}")
     return found
 
 
@@ -267,18 +247,7 @@ def _with_ids(log: RunLog) -> RunLog:
     return replace(log, runs=tuple(found), notices=(*log.notices, told))
 
 
-def _repeated_rows(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
-    """Rows of one run and D, after the first."""
-    first: dict[tuple[str, float], int] = {}
-    hint = "give each trained model its own run id, or remove the row"
-    for row, key in enumerate(zip(log.runs, log.D.tolist(), strict=True)):
-        earlier = first.setdefault(key, row)
-        if earlier != row and key[0] and key[1] == key[1]:
-            message = f"repeats run {key[0]!r} at D = {key[1]:g} of line {sheet.lines[earlier]}"
-            yield sheet.fault(row, "run" if "run" in sheet.columns else None, message, hint)
-
-
-def _no_models(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
+def _require_models(sheet: Sheet, log: RunLog) -> None:
     """What no language models have: N or D in other units, or in each other's place."""
     N, D = log.N, log.D[log.trained]
     sizes = f"N is {format_range(N)} parameters and D {format_range(D)} tokens"
@@ -286,6 +255,6 @@ def _no_models(sheet: Sheet, log: RunLog) -> Iterator[Fault]:
         return
     if D.max() < N.min():
         message = f"{sizes}: no model is trained on fewer tokens than it has parameters; N and D may be swapped"
-        yield sheet.header_fault(None, message, _UNIT_HINT)
+        sheet.fault(message, hint=_UNIT_HINT)
     elif N.max() < 1e3 or D.max() > _MOST_TOKENS * N.min():
-        yield sheet.header_fault(None, f"{sizes}: no model is so small for its tokens", _UNIT_HINT)
+        sheet.fault(f"{sizes}: no model is so small for its tokens", hint=_UNIT_HINT)

@@ -20,7 +20,7 @@ from shapleymix.errors import DataError, Fault, Location, UsageError, described,
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.sheets import write_table
-from shapleymix.tables.words import align, format_range
+from shapleymix.tables.words import align, format_range, parse_whole
 
 Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])
 
@@ -187,8 +187,7 @@ class RunLog(Tabular, Shown):
         DataError
             If there are fewer mixtures than folds.
         """
-        if count < 2:
-            raise UsageError(f"{count} folds are too few", hint="at least two folds are needed")
+        parse_whole(count, "folds", 2)
         mixtures = len(set(self._together))
         if mixtures < count:
             message = f"{count} folds need {count} different mixtures; the log has {mixtures}"
@@ -280,9 +279,7 @@ def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
         ]
     first, ordered = logs[0], []
     for log in logs:
-        source, target = f"sources (those of {first.origin})", f"targets (those of {first.origin})"
-        align(log.sources, to=first.sources, what=source, exact=True, origin=log.origin)
-        align(log.targets, to=first.targets, what=target, exact=True, origin=log.origin)
+        align(log.targets, to=first.targets, what=f"targets of {first.origin}", exact=True, origin=log.origin)
         ordered.append(log.aligned(first.sources, first.targets))
     faults = list(_shared_rows(ordered))
     if faults:

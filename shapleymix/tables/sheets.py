@@ -12,19 +12,18 @@ import io
 import json
 import os
 import zlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from shapleymix.display import Column, Columns
-from shapleymix.errors import DataError, Fault, Location, UsageError, described
+from shapleymix.display import Columns, frame_of
+from shapleymix.errors import DataError, Fault, Location, UsageError, described, did_you_mean
 from shapleymix.files import Origin, atomic_write, file_name, read_once
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.words import EXPONENTS, SIZE_HINT
+from shapleymix.tables.words import EXPONENTS, SIZE_HINT, repeated
 
 Table = str | os.PathLike[str] | pl.DataFrame | Columns
 """A path, `-` for standard input, a Polars (or pandas) frame, or a mapping of columns.
@@ -32,19 +31,27 @@ Table = str | os.PathLike[str] | pl.DataFrame | Columns
 A cell is empty where a text is empty, Polars has null, pandas or an array NaN, and a list None.
 """
 
+PARQUET = b"PAR1"
+"""How a Parquet file begins."""
+
 NUMBER_HINT = "write decimals with a point, without units; a loss that was not measured is an empty cell"
+_RAGGED = "quote cells that contain a comma; write decimals with a point; leave missing cells empty"
 _NO_ROWS = "a table needs a header and at least one row"
 _SIZE = rf"^([0-9.]+)\s*([{''.join(EXPONENTS)}])$"
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as read: columns of cells by name, one line number a row (row numbers where there are no lines)."""
+    """A table as read: columns of cells by name, one line number a row (row numbers where there are no lines).
+
+    Whoever reads a column writes down what is wrong in it; `raise_faults` tells all of it at once.
+    """
 
     origin: str
     digest: str
     columns: dict[str, pl.Series]
     lines: IntArray
+    faults: list[Fault] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -56,14 +63,69 @@ class Sheet:
         cell = self.columns[column][row]
         return cell is None or cell != cell or not str(cell).strip()
 
-    def fault(self, row: int, column: str | None, message: str, hint: str | None = None) -> Fault:
-        """What is wrong in a row, with its place and, if it is one cell, its value."""
-        value = None if column is None else str(self.columns[column][row])
-        return Fault(message, Location(self.origin, int(self.lines[row]), column), value, hint)
+    def fault(self, message: str, row: int | None = None, column: str | None = None, hint: str | None = None) -> None:
+        """Write down what is wrong in a row, a cell, or (without a row) with a column or the table as a whole."""
+        line = (1 if column else None) if row is None else int(self.lines[row])
+        value = column if column is None or row is None else str(self.columns[column][row])
+        self.faults.append(Fault(message, Location(self.origin, line, column), value, hint))
 
-    def header_fault(self, column: str | None, message: str, hint: str | None = None) -> Fault:
-        """What is wrong with a column, or with the table as a whole."""
-        return Fault(message, Location(self.origin, 1 if column else None, column), column, hint)
+    def raise_faults(self) -> None:
+        """A DataError with every fault so far, sorted by line, as a person would go through the file."""
+        if self.faults:
+            raise DataError.of(sorted(self.faults, key=lambda fault: fault.location.line or 0), self.origin)
+
+    def need(self, columns: Sequence[str], hint: str | None = None) -> None:
+        """A fault for every column that is not there; by default the hint is the name that may be meant."""
+        for name in columns:
+            if name not in self.columns:
+                self.fault(f"has no column {name!r}", None, name, hint or did_you_mean(name, self.columns))
+
+    def once(self, keys: Iterable[tuple[object, ...]], told: str, column: str | None, hint: str | None = None) -> None:
+        """A fault for every row whose key (R,), written as `told`, an earlier row has; an empty text is no key."""
+        first: dict[tuple[object, ...], int] = {}
+        for row, key in enumerate(keys):
+            earlier = first.setdefault(key, row)
+            if earlier != row and "" not in key:
+                self.fault(f"repeats {told.format(*key)} of line {self.lines[earlier]}", row, column, hint)
+
+    def numbers(self, column: str, *, empty: bool = False, sizes: bool = False) -> FloatArray:
+        """A column (R,) as doubles, each the nearest to its text; NaN where a cell is empty or faulty, or no column.
+
+        Parameters
+        ----------
+        empty : bool
+            Whether a cell may be empty, and the column missing.
+        sizes : bool
+            Whether `243M` is a number.
+        """
+        if empty and column not in self.columns:
+            return np.full(self.rows, np.nan)
+        cells = self.columns[column]
+        found, blank = as_numbers(cells, sizes)
+        values, blank = found.fill_null(np.nan).to_numpy().copy(), blank.to_numpy()
+        for row in np.flatnonzero(~np.isfinite(values) & ~(blank & empty)).tolist():
+            if blank[row]:
+                self.fault(f"{column} is empty", row, column, "fill it in, or leave out the row")
+            else:
+                message = f"{column} is not a finite number: {str(cells[row])[:40]!r}"
+                self.fault(message, row, column, SIZE_HINT if sizes else NUMBER_HINT)
+        values[np.isinf(values)] = np.nan
+        return values
+
+    def texts(self, column: str, *, empty: bool = False) -> tuple[str, ...]:
+        """A column (R,) as text without surrounding white space; 3.0 in a column of numbers is `3`."""
+        cells = self.columns[column]
+        if cells.dtype.is_float() and (cells.drop_nulls() % 1 == 0).all():
+            cells = cells.cast(pl.Int64)
+        found = tuple(cells.cast(pl.String, strict=False).fill_null("").str.strip_chars().to_list())
+        for row in [row for row, text in enumerate(found) if not (text or empty)]:
+            self.fault(f"{column} is empty", row, column)
+        return found
+
+    def refuse(self, wrong: BoolArray, column: str, values: FloatArray, told: str, hint: str | None = None) -> None:
+        """A fault for every row of the mask `wrong` (R,); NaN has been reported before and is passed over."""
+        for row in np.flatnonzero(wrong & ~np.isnan(values)).tolist():
+            self.fault(f"{column} = {values[row]:g}, {told}", row, column, hint)
 
 
 def listed(given: object) -> Sequence[Any]:
@@ -83,39 +145,74 @@ def read_sheet(table: Table, origin: str = "<memory>") -> Sheet:
         line, with its line.
     """
     if isinstance(table, (str, os.PathLike)):
-        return sheet_of(*bytes_of(table))
+        return sheet_of(*read_once(table))
     frame = _frame(table)
     digest = hashlib.sha256(repr(frame.to_dict(as_series=False)).encode("utf-8", "replace")).hexdigest()
     return _sheet(Origin(origin, digest), frame.to_dict(), range(1, frame.height + 1))
 
 
-def bytes_of(path: str | os.PathLike[str]) -> tuple[bytes, Origin]:
-    """The bytes of a file and their hash, or a DataError that says why it cannot be read."""
-    try:
-        return read_once(path)
-    except (OSError, ValueError) as error:  # a ValueError: a name that no file can have
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise DataError(f"cannot be read: {reason or error}", location=Location(file=os.fspath(path))) from error
-
-
 def sheet_of(data: bytes, origin: Origin) -> Sheet:
     """The sheet in the bytes of a file, whose name and first bytes say how it is written."""
-    name = origin.file.lower()
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data, name = gzip.decompress(data), name.removesuffix(".gz")
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"is not a whole gzip file: {error}", location=Location(origin.file)) from error
-    if data[:4] == b"PAR1":
-        return _parquet(data, origin)
+    if data[:4] == PARQUET:
+        frame = parquet_of(data, origin)
+        return _sheet(origin, frame.to_dict(), range(1, frame.height + 1))
+    text, name = text_of(data, origin), origin.file.lower().removesuffix(".gz")
+    if not (name.endswith((".jsonl", ".ndjson")) or text.lstrip()[:1] == "{"):
+        return parse_csv(text, origin)
+    rows = json_rows(text, origin)
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    columns = {name: pl.Series(name, [row.get(name) for row in rows.values()], strict=False) for name in names}
+    return _sheet(origin, columns, list(rows))
+
+
+def text_of(data: bytes, origin: Origin) -> str:
+    """The text in the bytes of a file, unpacked where it is packed.
+
+    Raises
+    ------
+    DataError
+        If it is no whole gzip file, or no UTF-8, with the line.
+    """
     try:
-        text = data.decode("utf-8-sig")
+        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        return data.decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"is not a whole gzip file: {error}", location=Location(origin.file)) from error
     except UnicodeDecodeError as error:
         message = f"byte 0x{data[error.start]:02x} is not UTF-8"
         place = Location(origin.file, data.count(b"\n", 0, error.start) + 1)
         raise DataError(message, location=place, hint="save the file as comma-separated UTF-8 text (.csv)") from error
-    lines_of_json = name.endswith((".jsonl", ".ndjson")) or text.lstrip()[:1] == "{"
-    return _jsonl(text, origin) if lines_of_json else parse_csv(text, origin)
+
+
+def json_rows(text: str, origin: Origin) -> dict[int, dict[str, object]]:
+    """The objects of a text with one a line, by line.
+
+    Raises
+    ------
+    DataError
+        With every line that holds another thing.
+    """
+    rows: dict[int, dict[str, object]] = {}
+    faults: list[Fault] = []
+    for line, content in enumerate(text.split("\n"), start=1):
+        try:
+            if content.strip():
+                rows[line] = dict(json.loads(content).items())
+        except (ValueError, AttributeError, RecursionError) as error:
+            hint = 'write one JSON object a line, such as {"run": "a", "N": 23712}'
+            faults.append(Fault(f"is not a JSON object: {error}", Location(origin.file, line), None, hint))
+    if faults:
+        raise DataError.of(faults, origin.file)
+    return rows
+
+
+def parquet_of(data: bytes, origin: Origin) -> pl.DataFrame:
+    """The frame in the bytes of a Parquet file, or a DataError."""
+    try:
+        return pl.read_parquet(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"is not a whole Parquet file: {reason}", location=Location(origin.file)) from error
 
 
 def _sheet(origin: Origin, columns: dict[str, pl.Series], lines: Sequence[int]) -> Sheet:
@@ -137,9 +234,8 @@ def _frame(table: object) -> pl.DataFrame:
         return pl.DataFrame({str(name): column for name, column in table.items()}, strict=False)
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         hint = "give every column as a list or an array, one value a row"
-        raise DataError(
-            f"is no table: {str(error).splitlines()[0]}", location=Location("<memory>"), hint=hint
-        ) from error
+        message = f"is no table: {str(error).splitlines()[0]}"
+        raise DataError(message, location=Location("<memory>"), hint=hint) from error
 
 
 def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
@@ -157,11 +253,16 @@ def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
     except csv.Error as error:
         hint = "look for a quote mark that is not closed or stands inside a cell"
         raise DataError(f"is not valid CSV: {error}", location=Location(origin.file, start), hint=hint) from error
-    if not rows:
-        raise DataError("is empty", location=Location(origin.file), hint=_NO_ROWS)
-    header = [name.strip() or f"column {place}" for place, name in enumerate(rows[0], start=1)]
-    _check_header(header, origin.file)
+    header = [name.strip() or f"column {place}" for place, name in enumerate(rows[0] if rows else (), start=1)]
+    if len(header) == 1 and (marks := [mark for mark in ";\t|" if mark in header[0]]):
+        hint = "save it as comma-separated text with decimal points, or read it with `shapleymix import`"
+        message = f"has columns separated by {marks[0]!r}, expected commas"
+        raise DataError(message, location=Location(origin.file, 1), hint=hint)
     faults = [
+        Fault(f"column {name!r} occurs twice", Location(origin.file, 1, name), name, "give each column its own name")
+        for name in repeated(header)
+    ]
+    faults += [
         Fault(f"has {len(row)} cells, the header has {len(header)}", Location(origin.file, line), None, _RAGGED)
         for row, line in zip(rows, lines, strict=True)
         if len(row) != len(header)
@@ -173,116 +274,17 @@ def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
     return _sheet(origin, columns, lines[1:])
 
 
-_RAGGED = "quote cells that contain a comma; write decimals with a point; leave missing cells empty"
-
-
-def _check_header(header: list[str], file: str) -> None:
-    if len(header) == 1 and (marks := [mark for mark in ";\t|" if mark in header[0]]):
-        hint = "save it as comma-separated text with decimal points, or read it with `shapleymix import`"
-        raise DataError(
-            f"has columns separated by {marks[0]!r}, expected commas", location=Location(file, 1), hint=hint
-        )
-    faults = [
-        Fault(f"column {name!r} occurs twice", Location(file, 1, name), name, "give each column its own name")
-        for name, count in Counter(header).items()
-        if count > 1
-    ]
-    if faults:
-        raise DataError.of(faults, file)
-
-
-def _jsonl(text: str, origin: Origin) -> Sheet:
-    """One JSON object a line; a key that a line lacks is an empty cell."""
-    rows: dict[int, dict[str, object]] = {}
-    faults: list[Fault] = []
-    for line, content in enumerate(text.split("\n"), start=1):
-        try:
-            if content.strip():
-                rows[line] = dict(json.loads(content).items())
-        except (ValueError, AttributeError, RecursionError) as error:
-            hint = 'write one JSON object a line, such as {"run": "a", "N": 23712}'
-            faults.append(Fault(f"is not a JSON object: {error}", Location(origin.file, line), None, hint))
-    if faults:
-        raise DataError.of(faults, origin.file)
-    names = dict.fromkeys(name for row in rows.values() for name in row)
-    columns = {name: pl.Series(name, [row.get(name) for row in rows.values()], strict=False) for name in names}
-    return _sheet(origin, columns, list(rows))
-
-
-def _parquet(data: bytes, origin: Origin) -> Sheet:
-    try:
-        frame = pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"is not a whole Parquet file: {reason}", location=Location(origin.file)) from error
-    return _sheet(origin, frame.to_dict(), range(1, frame.height + 1))
-
-
-def numbers(sheet: Sheet, column: str, faults: list[Fault], *, empty: bool = False, sizes: bool = False) -> FloatArray:
-    """A column (R,) as doubles, each the nearest to its text; NaN where a cell is empty or faulty.
-
-    Parameters
-    ----------
-    faults : list of Fault
-        Gets a fault for every cell that is no finite number.
-    empty : bool
-        Whether an empty cell is allowed.
-    sizes : bool
-        Whether `243M` is a number.
-    """
-    cells = sheet.columns[column]
+def as_numbers(cells: pl.Series, sizes: bool = True) -> tuple[pl.Series, pl.Series]:
+    """Cells (R,) as doubles, null where one is no number, and which of them are empty; of sizes `243M` is a number."""
     if cells.dtype.is_numeric():
-        values = cells.cast(pl.Float64).to_numpy().copy()
-        blank = np.isnan(values)
-    else:
-        text = cells.cast(pl.String, strict=False).fill_null("").str.strip_chars()
-        blank = (text == "").to_numpy()
-        values = (
-            (_exponents(text) if sizes else text).cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
-        )
-    for row in np.flatnonzero(~np.isfinite(values) & ~(blank & empty)).tolist():
-        if blank[row]:
-            faults.append(sheet.fault(row, column, f"{column} is empty", "fill it in, or leave out the row"))
-        else:
-            hint = SIZE_HINT if sizes else NUMBER_HINT
-            message = f"{column} is not a finite number: {str(cells[row])[:40]!r}"
-            faults.append(sheet.fault(row, column, message, hint))
-    values[np.isinf(values)] = np.nan
-    return values
-
-
-def _exponents(text: pl.Series) -> pl.Series:
-    """`243M` as `243e6`, which casting reads as the nearest double."""
-    return (
-        text.str.to_lowercase()
-        .str.replace(_SIZE, "${1}e${2}")
-        .str.replace_many([f"e{unit}" for unit in EXPONENTS], [f"e{power}" for power in EXPONENTS.values()])
-    )
-
-
-def texts(sheet: Sheet, column: str, faults: list[Fault], *, empty: bool = False) -> tuple[str, ...]:
-    """A column (R,) as text without surrounding white space; 3.0 in a column of numbers is `3`."""
-    cells = sheet.columns[column]
-    if cells.dtype.is_float() and (cells.drop_nulls() % 1 == 0).all():
-        cells = cells.cast(pl.Int64)
-    found = tuple(cells.cast(pl.String, strict=False).fill_null("").str.strip_chars().to_list())
-    if not empty and "" in found:
-        faults.extend(sheet.fault(row, column, f"{column} is empty") for row, text in enumerate(found) if not text)
-    return found
-
-
-def require(
-    sheet: Sheet,
-    column: str,
-    values: FloatArray,
-    wrong: BoolArray,
-    told: str,
-    faults: list[Fault],
-    hint: str | None = None,
-) -> None:
-    """A fault for every row of the mask `wrong`; NaN has been reported before and is passed over."""
-    for row in np.flatnonzero(np.asarray(wrong) & ~np.isnan(values)).tolist():
-        faults.append(sheet.fault(row, column, f"{column} = {values[row]:g}, {told}", hint))
+        values = cells.cast(pl.Float64)
+        return values, values.is_nan().fill_null(True)
+    text = cells.cast(pl.String, strict=False).fill_null("").str.strip_chars()
+    blank = text == ""
+    if sizes:  # `243M` as `243e6`, which casting reads as the nearest double
+        powers = {f"e{unit}": f"e{power}" for unit, power in EXPONENTS.items()}
+        text = text.str.to_lowercase().str.replace(_SIZE, "${1}e${2}").str.replace_many(powers)
+    return text.cast(pl.Float64, strict=False), blank
 
 
 def write_table(columns: Columns, path: str | os.PathLike[str], *, force: bool = False) -> bytes:
@@ -295,7 +297,7 @@ def write_table(columns: Columns, path: str | os.PathLike[str], *, force: bool =
     UsageError
         If the file exists and `force` is not set, or its ending names no format.
     """
-    frame = pl.DataFrame([_written(key, column) for key, column in columns.items()])
+    frame = pl.DataFrame(list(map(_written, frame_of(columns))))
     stream, name = io.BytesIO(), file_name(path).lower()
     if name.endswith((".parquet", ".pq")):
         frame.write_parquet(stream)
@@ -313,13 +315,10 @@ def write_table(columns: Columns, path: str | os.PathLike[str], *, force: bool =
     return data
 
 
-def _written(name: str, column: Column) -> pl.Series:
-    """A column to write, whole numbers without `.0`."""
-    cells = [value.item() if isinstance(value, np.generic) else value for value in column]
-    found = pl.Series(name, cells, strict=False)
-    if found.dtype == pl.Float64:
-        found = found.fill_nan(None)
-        whole = found.drop_nulls()
-        if ((whole % 1 == 0) & (whole.abs() < 1e15)).all():
-            found = found.cast(pl.Int64)
-    return found
+def _written(column: pl.Series) -> pl.Series:
+    """A column to write: NaN empty, whole numbers without `.0`."""
+    if column.dtype != pl.Float64:
+        return column
+    found = column.fill_nan(None)
+    whole = found.drop_nulls()
+    return found.cast(pl.Int64) if ((whole % 1 == 0) & (whole.abs() < 1e15)).all() else found

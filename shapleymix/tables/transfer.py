@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import Column, Columns, Tabular, text_table
-from shapleymix.errors import DataError, Fault, Location, UsageError, did_you_mean, printable
-from shapleymix.files import Json, atomic_write, read_json
+from shapleymix.errors import DataError, Location, UsageError, printable
+from shapleymix.files import Json, read_json, write_json
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-from shapleymix.tables.sheets import Sheet, Table, numbers, read_sheet, require, texts, write_table
+from shapleymix.tables.sheets import Sheet, Table, read_sheet, write_table
 from shapleymix.tables.words import align, check_label, repeated
 
 SIDECAR_KIND = "transfer-provenance"
@@ -197,8 +197,7 @@ class TransferMatrix(Tabular, Record):
         # without what only this reading knows: which file, and what is a column of the table
         own = {key: value for key, value in self.provenance.items() if key not in ("origin", "digest", "loss_drop")}
         note = {"schema_version": 1, "kind": SIDECAR_KIND, "provenance": own, "sha256": digest}
-        text = json.dumps(note, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=1)
-        atomic_write(sidecar, text + "\n", force=force)
+        write_json(note, sidecar, force=force)
 
     def columns(self) -> dict[str, Column]:
         """The columns of the tidy table that `read_transfer` reads, one row per pair."""
@@ -247,10 +246,8 @@ def read_transfer(table: Table) -> TransferMatrix:
     if isinstance(table, (str, os.PathLike)) and os.fspath(table).lower().endswith(".json"):
         return TransferMatrix.load(table)
     sheet = read_sheet(table)
-    faults: list[Fault] = []
-    found = _parse(sheet, faults)
-    if found is None or faults:
-        raise DataError.of(sorted(faults, key=lambda fault: fault.location.line or 0), sheet.origin)
+    found = _parse(sheet)
+    sheet.raise_faults()
     return replace(found, provenance=_stored_provenance(sheet) | found.provenance)
 
 
@@ -265,23 +262,23 @@ def _stored_provenance(sheet: Sheet) -> dict[str, Json]:
     return dict(document["provenance"])
 
 
-def _parse(sheet: Sheet, faults: list[Fault]) -> TransferMatrix | None:
-    """The matrix in a tidy table; None where the cells have faults."""
-    _check_header(sheet)
-    source, target = texts(sheet, "source", faults), texts(sheet, "target", faults)
-    sources, targets = tuple(dict.fromkeys(source)), tuple(dict.fromkeys(target))
-    rows = _rows(sheet, source, target, (sources, targets), faults)
+def _parse(sheet: Sheet) -> TransferMatrix:
+    """The matrix in a tidy table."""
+    sheet.need(["source", "target"])
     known = [name for name in TIDY[2:] if name in sheet.columns]
-    values = {name: numbers(sheet, name, faults, empty=name == "stderr") for name in known}
+    if "sv" not in known and "nsv" not in known:
+        hint = "name the column of values sv (raw, nats) or nsv (normalised): which of the two is never guessed"
+        sheet.fault("has no column 'sv' or 'nsv'", None, "sv", hint)
+    sheet.raise_faults()
+    rows, sources, targets = _pairs(sheet)
+    values = {name: sheet.numbers(name, empty=name == "stderr") for name in known}
     for name in {"stderr"} & values.keys():
-        require(sheet, name, values[name], values[name] < 0, "expected 0 or more", faults)
-    if faults:
-        return None
+        sheet.refuse(values[name] < 0, name, values[name], "expected 0 or more")
+    sheet.raise_faults()
     sv, nsv, stderr, drops = (values[name][rows] if name in values else None for name in TIDY[2:])
     provenance: dict[str, Json] = {"origin": sheet.origin, "digest": sheet.digest}
     if drops is not None:
-        hint = "a target has one loss drop"
-        _require_equal(sheet, "loss_drop", drops, np.broadcast_to(drops[0], drops.shape), 0.0, rows, hint, faults)
+        _require_equal(sheet, "loss_drop", drops, drops[:1], 0.0, rows, "a target has one loss drop")
         provenance["loss_drop"] = dict(zip(targets, drops[0].tolist(), strict=True))
     if sv is not None:
         found = TransferMatrix.from_sv(sv, sources, targets, stderr, provenance)
@@ -291,55 +288,36 @@ def _parse(sheet: Sheet, faults: list[Fault]) -> TransferMatrix | None:
     if nsv is not None:
         expected = found.nsv if sv is not None else np.where(nsv == nsv.max(axis=0), 1.0, np.clip(nsv, 0.0, 1.0))
         hint = "normalised values are exp(sv - the target's largest sv), 1 for its best source; raw ones belong into sv"
-        _require_equal(sheet, "nsv", nsv, expected, _ROUNDED if sv is None else _TOLERANCE, rows, hint, faults)
+        _require_equal(sheet, "nsv", nsv, expected, _ROUNDED if sv is None else _TOLERANCE, rows, hint)
     return found
 
 
 def _require_equal(
-    sheet: Sheet, column: str, values: FloatArray, expected: FloatArray, tolerance: float, rows: IntArray, hint: str,
-    faults: list[Fault],
-) -> None:  # fmt: skip
+    sheet: Sheet, column: str, values: FloatArray, expected: FloatArray, tolerance: float, rows: IntArray, hint: str
+) -> None:
     """A fault for each value (M, K), in the table's `rows` (M, K), that is not what it must be."""
     for place in np.argwhere(~np.isclose(values, expected, rtol=tolerance, atol=tolerance)).tolist():
         at = tuple(place)
-        message = f"{column} = {values[at]:g}, expected {expected[at]:g}"
-        faults.append(sheet.fault(int(rows[at]), column, message, hint))
+        message = f"{column} = {values[at]:g}, expected {np.broadcast_to(expected, values.shape)[at]:g}"
+        sheet.fault(message, int(rows[at]), column, hint)
 
 
-def _check_header(sheet: Sheet) -> None:
-    others = [name for name in sheet.columns if name not in TIDY]
-    faults = [
-        sheet.header_fault(name, f"has no column {name!r}", did_you_mean(name, others) or f"columns are {TIDY}")
-        for name in ("source", "target")
-        if name not in sheet.columns
-    ]
-    if "sv" not in sheet.columns and "nsv" not in sheet.columns:
-        hint = "name the column of values sv (raw, nats) or nsv (normalised): which of the two is never guessed"
-        faults.append(sheet.header_fault("sv", "has no column 'sv' or 'nsv'", hint))
-    if faults:
-        raise DataError.of(faults, sheet.origin)
-
-
-def _rows(
-    sheet: Sheet,
-    source: Sequence[str],
-    target: Sequence[str],
-    labels: tuple[tuple[str, ...], tuple[str, ...]],
-    faults: list[Fault],
-) -> IntArray:
-    """The row (M, K) of each pair; every label must be usable, and every pair be there once."""
-    first: dict[tuple[str, str], int] = {}
-    hint = "give every pair once"
-    for row, pair in enumerate(zip(source, target, strict=True)):
-        if first.setdefault(pair, row) != row:
-            message = f"repeats the pair {pair[0]} -> {pair[1]} of line {sheet.lines[first[pair]]}"
-            faults.append(sheet.fault(row, "target", message, hint))
-    for column, names, cells in (("source", labels[0], source), ("target", labels[1], target)):
-        odd = [(name, problem) for name in names if name and (problem := check_label(name))]
-        faults += [sheet.fault(cells.index(name), column, f"the label {name!r} {problem}") for name, problem in odd]
-    missing = [(a, b) for a in labels[0] for b in labels[1] if (a, b) not in first]
-    faults += [Fault(f"lacks the pair {a} -> {b}", Location(sheet.origin), None, hint) for a, b in missing]
-    return np.array([[first.get((a, b), 0) for b in labels[1]] for a in labels[0]], dtype=np.int64)
+def _pairs(sheet: Sheet) -> tuple[IntArray, tuple[str, ...], tuple[str, ...]]:
+    """The row (M, K) of each pair, the sources and the targets; labels must be usable, every pair be there once."""
+    cells = {column: sheet.texts(column) for column in ("source", "target")}
+    labels = {column: tuple(dict.fromkeys(names)) for column, names in cells.items()}
+    pairs, hint = list(zip(*cells.values(), strict=True)), "give every pair once"
+    sheet.once(pairs, "the pair {} -> {}", "target", hint)
+    for column, names in labels.items():
+        for name in names:
+            if name and (problem := check_label(name)):
+                sheet.fault(f"the label {name!r} {problem}", cells[column].index(name), column)
+    row = {pair: place for place, pair in enumerate(pairs)}
+    sources, targets = labels.values()
+    for pair in product(sources, targets):
+        if pair not in row:
+            sheet.fault(f"lacks the pair {pair[0]} -> {pair[1]}", hint=hint)
+    return np.array([[row.get((a, b), 0) for b in targets] for a in sources], dtype=np.int64), sources, targets
 
 
 @dataclass(frozen=True)

@@ -37,20 +37,18 @@ def parse_size(text: str | float, what: str = "") -> float:
         If it is no size: another kind of value, negative, or not finite.
     """
     value = _number(text)
+    if isinstance(text, str) and (exponent := EXPONENTS.get(text.strip()[-1:].lower())):
+        value = _number(f"{text.strip()[:-1].strip()}e{exponent}")
     if not (math.isfinite(value) and value >= 0):
         raise UsageError(f"{what}{': ' if what else ''}{text!r:.60} is not a size", hint=SIZE_HINT)
     return value
 
 
 def _number(given: object) -> float:
-    """The nearest double to what is written, so that 1.1B is 1.1e9 exactly as typed; NaN if it is no number."""
+    """The nearest double to a number or to what is written; NaN if it is neither."""
     item = getattr(given, "item", None)
     value = item() if callable(item) and getattr(given, "shape", None) == () else given
-    if isinstance(value, str):
-        text = value.strip().lower()
-        exponent = EXPONENTS.get(text[-1:])
-        value = text if exponent is None else f"{text[:-1].strip()}e{exponent}"
-    elif not isinstance(value, Real) or isinstance(value, bool):
+    if not isinstance(value, (str, Real)) or isinstance(value, bool):
         return math.nan
     try:
         return math.nan if isinstance(value, str) and ("_" in value or not value.isascii()) else float(value)
@@ -167,7 +165,6 @@ Ratios = Pairs | Sequence[float] | FloatArray | float
 
 ROUNDING = 1e-12
 """By how much a ratio may exceed one: a sum of ratios does, by its rounding."""
-_PAIRS_HINT = "write it like en=0.5,de=0.2"
 
 
 def parse_ratio(given: float | str, what: str = "the ratio") -> float:
@@ -200,10 +197,7 @@ def parse_number(given: float | str, what: str) -> float:
     UsageError
         If it is none.
     """
-    try:
-        value = math.nan if isinstance(given, bool) or getattr(given, "ndim", 0) else float(given)
-    except (TypeError, ValueError, OverflowError):
-        value = math.nan
+    value = _number(given)
     if not math.isfinite(value):
         raise UsageError(f"{what}: {_shown(given)} is not a number")
     return value
@@ -262,7 +256,7 @@ def parse_choice(given: str, known: Sequence[str], what: str) -> str:
     return given
 
 
-def parse_pairs(given: Pairs, read: Read, what: str) -> dict[str, float]:
+def parse_pairs(given: Pairs, read: Read, what: str, hint: str = "write it like en=0.5,de=0.2") -> dict[str, float]:
     """`en=0.5,de=0.2`, several such texts, or a mapping, as numbers by name.
 
     Parameters
@@ -273,6 +267,8 @@ def parse_pairs(given: Pairs, read: Read, what: str) -> dict[str, float]:
         Function that makes a number of a value; its second argument says what the value is, for messages.
     what : str
         What the numbers are given as, for messages: "caps", "floors".
+    hint : str
+        How such pairs are written.
 
     Raises
     ------
@@ -283,7 +279,7 @@ def parse_pairs(given: Pairs, read: Read, what: str) -> dict[str, float]:
         pairs = [(str(name), value) for name, value in given.items()]
     else:
         written = [given] if isinstance(given, str) else list(given)
-        pairs = [_pair(part, what) for text in written for part in str(text).split(",")]
+        pairs = [_pair(part, what, hint) for text in written for part in str(text).split(",")]
     found: dict[str, float] = {}
     for name, word in pairs:
         if name in found:
@@ -292,10 +288,10 @@ def parse_pairs(given: Pairs, read: Read, what: str) -> dict[str, float]:
     return found
 
 
-def _pair(part: str, what: str) -> tuple[str, str]:
+def _pair(part: str, what: str, hint: str) -> tuple[str, str]:
     name, equals, word = (piece.strip() for piece in part.rpartition("="))
     if not equals or not name:
-        raise UsageError(f"{what}: {part.strip()!r} is no name=value", hint=_PAIRS_HINT)
+        raise UsageError(f"{what}: {part.strip()!r} is no name=value", hint=hint)
     return name, word
 
 
@@ -337,7 +333,7 @@ def _in_order(given: Ratios, count: int, read: Read, what: str) -> list[float]:
     return [read(value, what) for value in values]
 
 
-def require_names(given: Mapping[str, object], names: tuple[str, ...], what: str) -> None:
+def require_names(given: Mapping[str, object], names: Sequence[str], what: str) -> None:
     """A UsageError for every name that is no source."""
     faults = [
         Fault(f"{what}: {name!r} is not one of the sources", value=name, hint=did_you_mean(name, names))

@@ -2,8 +2,7 @@
 "use strict";
 
 const data = JSON.parse(document.getElementById("page-data").textContent);
-const SMALL = 0.005,
-  MOST = 12;
+const [SMALL, MOST] = [0.005, 12];
 
 /** An element; texts are texts, whatever a name holds, and functions are listeners. */
 function make(tag, attributes = {}, ...children) {
@@ -17,20 +16,23 @@ function make(tag, attributes = {}, ...children) {
   return made;
 }
 
+const part = (name, ...children) => make("div", { class: name }, ...children);
+
 function sized(value) {
   const unit = [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]].find(([size]) => value >= size) ?? [1, ""];
   return `${parseFloat((value / unit[0]).toPrecision(4))}${unit[1]}`;
 }
 
 const start = () => ({ ...data.start, weights: [...data.start.weights], caps: [...data.start.caps] });
-let asked = start(),
-  answer = null,
-  all = false;
+let [asked, answer, all] = [start(), null, false];
 const pins = [];
+
+/** A law at a size and a number of tokens of the grid. */
+const lawAt = ({ n, d }) => ({ ...data.shared, ...data.budgets[n * data.tokens.length + d] });
 
 /** The law, the weights of the mean and the bounds at what is asked; a reason where there is no mixture. */
 function posed({ n, d, weights, caps }) {
-  const law = { ...data.shared, ...data.budgets[n * data.tokens.length + d] };
+  const law = lawAt({ n, d });
   if (law.reason) return { reason: law.reason };
   const total = sum(weights);
   if (!(total > 0)) return { reason: "every weight is zero: raise one" };
@@ -45,12 +47,13 @@ function posed({ n, d, weights, caps }) {
 
 /** What lies outside of what was fitted, at most three things. */
 function warningsOf({ n, d }, p) {
-  const { N, D, p: ranges } = data.ranges,
-    [size, tokens] = [data.sizes[n], data.tokens[d]],
+  const ranges = data.ranges.p,
     found = [];
-  const beyond = (value, [low, high]) => value < low * (1 - 1e-9) || value > high * (1 + 1e-9);
-  if (beyond(size, N)) found.push(`N = ${sized(size)} lies outside of the fitted ${sized(N[0])} to ${sized(N[1])}.`);
-  if (beyond(tokens, D)) found.push(`D = ${sized(tokens)} lies outside of the fitted ${sized(D[0])} to ${sized(D[1])}.`);
+  for (const [name, value] of [["N", data.sizes[n]], ["D", data.tokens[d]]]) {
+    const [low, high] = data.ranges[name];
+    if (value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9)) continue;
+    found.push(`${name} = ${sized(value)} lies outside of the fitted ${sized(low)} to ${sized(high)}.`);
+  }
   const odd = data.sources.filter((_, i) => p[i] > ranges[i][1] + 1e-9 || p[i] < ranges[i][0] - 1e-9);
   if (odd.length) {
     const named = odd.slice(0, 4).join(", ") + (odd.length > 4 ? ` and ${odd.length - 4} others` : "");
@@ -66,16 +69,13 @@ const quoted = (text) => (/^[\w@%+=:,./-]*$/.test(text) ? text : `'${text.replac
 function commandOf({ n, d, weights, caps }) {
   const words = [...data.command, "-N", String(data.sizes[n]), "-D", String(data.tokens[d])];
   const given = { ...data.flags },
-    limited = data.sources.filter((_, i) => caps[i] < 1);
-  if (limited.length) {
-    given["--caps"] = pairs(limited, limited.map((name) => caps[data.sources.indexOf(name)]));
-  }
-  const { unit } = { ...data.shared, ...data.budgets[n * data.tokens.length + d] },
-    moved = weights.some((value, j) => value !== data.start.weights[j]);
+    limited = [...caps.keys()].filter((i) => caps[i] < 1);
+  if (limited.length) given["--caps"] = pairs(limited.map((i) => data.sources[i]), limited.map((i) => caps[i]));
+  const { unit } = lawAt({ n, d }),
+    moved = weights.some((value, j) => value !== data.start.weights[j]),
+    own = unit ? weights.map((value, j) => value * unit[j]) : weights;
   if (unit && !moved) given["--weights"] = "normalized";
-  else if (data.weighed || moved) {
-    given["--weights"] = pairs(data.targets, unit ? weights.map((value, j) => value * unit[j]) : weights);
-  }
+  else if (data.weighed || moved) given["--weights"] = pairs(data.targets, own);
   for (const [flag, text] of Object.entries(given)) words.push(flag, ...(text === "" ? [] : [text]));
   return words.map(quoted).join(" ");
 }
@@ -86,15 +86,15 @@ function lossesOf({ law, w, p, upper, losses }) {
   return [...losses].map((value, j) => (beyond(law.own[j], j) ? null : value));
 }
 
-/** A slider beside a number that may also be typed; what is typed stays as it is. */
-function control(label, value, most, set) {
-  const show = (from) => [slider, number].forEach((one) => one !== from && (one.value = String(value())));
+/** A slider beside a number that may also be typed, of one weight or cap; what is typed stays as it is. */
+function control(label, values, i, most) {
+  const show = (from) => [slider, number].forEach((one) => one !== from && (one.value = String(asked[values][i])));
   const changed = (event) => {
     const typed = Number(event.target.value),
       valid = event.target.value.trim() !== "" && typed >= 0 && (most === 1 ? typed <= 1 : Number.isFinite(typed));
     number.setAttribute("aria-invalid", String(!valid));
     if (!valid) return;
-    set(typed);
+    asked[values][i] = typed;
     if (typed > Number(slider.max)) slider.max = String(typed);
     show(event.target);
     refresh();
@@ -109,13 +109,13 @@ function control(label, value, most, set) {
 /** A slider over the steps of the grid. */
 function stepped(label, values, key) {
   const told = make("output"),
-    set = (event) => {
-      asked[key] = Number(event.target.value);
-      show();
-      refresh();
-    };
-  const slider = make("input", { type: "range", min: "0", max: String(values.length - 1), step: "1", input: set });
-  slider.setAttribute("aria-label", label);
+    most = String(values.length - 1);
+  const set = (event) => {
+    asked[key] = Number(event.target.value);
+    show();
+    refresh();
+  };
+  const slider = make("input", { type: "range", min: "0", max: most, step: "1", input: set, "aria-label": label });
   const show = () => {
     slider.value = String(asked[key]);
     told.textContent = sized(values[asked[key]]);
@@ -125,19 +125,17 @@ function stepped(label, values, key) {
   return make("label", { class: "control" }, make("span", {}, label), slider, told);
 }
 
-/** A group of controls with a name each; of many the first, and the others folded. */
-function groupOf(title, names, order, controlOf) {
-  const rows = order.map((i) => make("div", { class: "control" }, make("span", {}, names[i]), ...controlOf(i)));
-  const group = make("fieldset", {}, make("legend", {}, title), ...rows.slice(0, MOST));
-  if (rows.length > MOST) {
-    group.append(make("details", {}, make("summary", {}, `${rows.length - MOST} more`), ...rows.slice(MOST)));
-  }
-  return group;
+/** The controls of the weights or the caps; of many the first, and the others folded. */
+function groupOf(title, noun, names, order, values, most) {
+  const named = (i) => [make("span", {}, names[i]), ...control(`${noun} of ${names[i]}`, values, i, most)];
+  const rows = order.map((i) => part("control", ...named(i)));
+  const [first, rest] = [rows.slice(0, MOST), rows.slice(MOST)];
+  const folded = rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), ...rest)] : [];
+  return make("fieldset", {}, make("legend", {}, title), ...first, ...folded);
 }
 
 function tableOf(caption, heads, rows) {
-  const cell = (value) =>
-    value instanceof Node ? make("td", {}, value) : make("td", { class: "number" }, String(value));
+  const cell = (value) => make("td", { class: value instanceof Node ? null : "number" }, value);
   const body = rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(cell)));
   const head = make("tr", {}, ...heads.map((name, i) => make("th", { scope: "col", class: i ? "number" : null }, name)));
   const table = make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
@@ -147,9 +145,8 @@ function tableOf(caption, heads, rows) {
 function barOf(value, cap, top) {
   const wide = (ratio) => ((100 * ratio) / top).toFixed(2),
     parts = [make("rect", { class: "bar", width: wide(value), height: "8", y: "1" })];
-  if (cap < 1 && cap <= top) {
-    parts.push(make("line", { class: "cap", x1: wide(cap), x2: wide(cap), y1: "0", y2: "10" }));
-  }
+  const at = wide(cap);
+  if (cap < 1 && cap <= top) parts.push(make("line", { class: "cap", x1: at, x2: at, y1: "0", y2: "10" }));
   const shape = { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" };
   return make("svg", { class: "strip", ...shape }, ...parts);
 }
@@ -187,31 +184,24 @@ function rivalsOf({ law, w, objective }) {
 function showAnswer() {
   if (answer.reason) {
     objective.textContent = `No mixture: ${answer.reason}.`;
-    shown.replaceChildren();
-    warned.replaceChildren();
-    return;
+    return [shown, warned].forEach((one) => one.replaceChildren());
   }
-  const { p, gap, w } = answer,
-    losses = lossesOf(answer);
-  objective.textContent =
-    `Mean loss ${answer.objective.toFixed(4)} ${data.unit}. ` +
-    `No mixture within the bounds is better by more than ${
-      gap < 1e-12 * Math.abs(answer.objective) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`
-    }.`;
+  const { p, gap, w, objective: mean } = answer,
+    losses = lossesOf(answer),
+    most = gap < 1e-12 * Math.abs(mean) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`,
+    proof = `No mixture within the bounds is better by more than ${most}.`;
+  objective.textContent = `Mean loss ${mean.toFixed(4)} ${data.unit}. ${proof}`;
   warned.replaceChildren(...warningsOf(asked, p).map((text) => make("li", {}, text)));
   const targets = data.targets.map((name, j) => [name, losses[j]?.toFixed(4) ?? "–", parseFloat(w[j].toPrecision(4))]);
   const parts = [...ratiosOf(answer), tableOf("Predicted losses, nats", ["target", "loss", "weight"], targets)];
-  if (data.rivals.length) {
-    parts.push(tableOf("Other mixtures at this budget", ["mixture", "mean loss", "gain over it"], rivalsOf(answer)));
-  }
+  const heads = ["mixture", "mean loss", "gain over it"];
+  if (data.rivals.length) parts.push(tableOf("Other mixtures at this budget", heads, rivalsOf(answer)));
   shown.replaceChildren(...parts);
 }
 
 function refresh() {
-  const question = posed(asked);
-  answer = question.reason
-    ? question
-    : { ...question, ...solve(question.law, question.w, question.lower, question.upper) };
+  answer = posed(asked);
+  if (!answer.reason) answer = { ...answer, ...solve(answer.law, answer.w, answer.lower, answer.upper) };
   showAnswer();
   command.textContent = commandOf(asked);
 }
@@ -235,18 +225,12 @@ function reset() {
 /** The answer as JSON: what was asked, and what was found. */
 function documentOf() {
   const named = (names, values) => Object.fromEntries(names.map((name, i) => [name, values[i]]));
-  const question = {
-    N: data.sizes[asked.n],
-    D: data.tokens[asked.d],
-    weights: named(data.targets, asked.weights),
-    caps: named(data.sources, asked.caps),
-    command: commandOf(asked),
-  };
-  if (answer.reason) return { ...question, reason: answer.reason };
-  const { p, objective: value, gap } = answer,
-    losses = named(data.targets, lossesOf(answer)),
-    found = { mixture: named(data.sources, p), losses, objective: value, gap };
-  return { ...question, ...found, warnings: warningsOf(asked, p) };
+  const [N, D, command] = [data.sizes[asked.n], data.tokens[asked.d], commandOf(asked)];
+  const [weights, caps] = [named(data.targets, asked.weights), named(data.sources, asked.caps)];
+  if (answer.reason) return { N, D, weights, caps, command, reason: answer.reason };
+  const { p, objective, gap } = answer,
+    [mixture, losses] = [named(data.sources, p), named(data.targets, lossesOf(answer))];
+  return { N, D, weights, caps, command, mixture, losses, objective, gap, warnings: warningsOf(asked, p) };
 }
 
 async function copy(text) {
@@ -267,25 +251,19 @@ const controls = [],
   said = make("span", { role: "status" });
 const button = (id, text, click) => make("button", { type: "button", id, click }, text);
 const byWeight = [...data.targets.keys()].sort((a, b) => data.start.weights[b] - data.start.weights[a] || a - b),
-  byRatio = [...data.sources.keys()].sort((a, b) => data.p[b] - data.p[a] || a - b);
+  byRatio = [...data.sources.keys()].filter((i) => !data.closed[i]).sort((a, b) => data.p[b] - data.p[a] || a - b);
 const heaviest = 2 * Math.max(...data.start.weights);
 document.getElementById("panel").append(
-  make(
-    "div",
-    { class: "controls" },
+  part(
+    "controls",
     stepped("N, parameters", data.sizes, "n"),
     stepped("D, tokens", data.tokens, "d"),
-    groupOf("Weights of targets", data.targets, byWeight, (j) =>
-      control(`weight of ${data.targets[j]}`, () => asked.weights[j], heaviest, (value) => (asked.weights[j] = value)),
-    ),
-    groupOf("Caps of sources", data.sources, byRatio.filter((i) => !data.closed[i]), (i) =>
-      control(`cap of ${data.sources[i]}`, () => asked.caps[i], 1, (value) => (asked.caps[i] = value)),
-    ),
+    groupOf("Weights of targets", "weight", data.targets, byWeight, "weights", heaviest),
+    groupOf("Caps of sources", "cap", data.sources, byRatio, "caps", 1),
   ),
-  make("div", { class: "answer" }, objective, warned, shown),
-  make(
-    "div",
-    { class: "after" },
+  part("answer", objective, warned, shown),
+  part(
+    "after",
     make("h3", {}, "The same question as a command"),
     command,
     button("copy", "Copy the command", () => copy(command.textContent)),

@@ -8,9 +8,7 @@
 
 const NARROW = 1e-12;
 /** The barrier's weight falls from the first to the last, relative to the objective. */
-const FIRST = 0.1,
-  LAST = 1e-14,
-  FALL = 0.15;
+const [FIRST, LAST, FALL] = [0.1, 1e-14, 0.15];
 const MOST_STEPS = 400;
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
@@ -30,7 +28,7 @@ function effective(p, unique, rate) {
 function evaluate(law, p, w) {
   const K = law.floor.length,
     theta = law.base ? Float64Array.from(law.base) : new Float64Array(K);
-  const [inner, bend] = [[], []];
+  const [inner, bend] = [p, p].map((rows) => Array.from(rows, () => new Float64Array(K)));
   const [harm, push, bow] = [K, p.length, p.length].map((size) => new Float64Array(size));
   p.forEach((ratio, i) => {
     const beyond = law.harm && law.unique[i] !== null ? Math.max(ratio - law.unique[i], 0) : 0;
@@ -40,8 +38,6 @@ function evaluate(law, p, w) {
       bow[i] += 6 * w[j] * law.harm[i][j] * beyond;
     }
     const [q, once, twice] = effective(ratio, law.unique ? law.unique[i] : null, law.rate ? law.rate[i] : 0);
-    inner.push(new Float64Array(K));
-    bend.push(new Float64Array(K));
     for (let j = 0; j < K; j++) {
       const phi = law.phi[i][j],
         s = law.s ? law.s[i][j] : 1;
@@ -54,9 +50,7 @@ function evaluate(law, p, w) {
     }
   });
   const power = law.form === "power",
-    losses = new Float64Array(K),
-    first = new Float64Array(K),
-    second = new Float64Array(K);
+    [losses, first, second] = [K, K, K].map((size) => new Float64Array(size));
   for (let j = 0; j < K; j++) {
     const gamma = law.gamma[j],
       rest = law.scale[j] * (power ? theta[j] ** -gamma : Math.exp(theta[j]));
@@ -67,15 +61,10 @@ function evaluate(law, p, w) {
   }
   const counted = [...w.keys()].filter((j) => w[j] > 0);
   const weigh = (rows, i) => counted.reduce((total, j) => total + (first[j] === 0 ? 0 : rows[i][j] * first[j]), 0);
-  return {
-    losses,
-    inner,
-    second,
-    counted,
-    objective: counted.reduce((total, j) => total + w[j] * losses[j], 0),
-    gradient: Float64Array.from(p, (_, i) => weigh(inner, i) + push[i]),
-    diagonal: Float64Array.from(p, (_, i) => weigh(bend, i) + bow[i]),
-  };
+  const objective = counted.reduce((total, j) => total + w[j] * losses[j], 0),
+    gradient = Float64Array.from(p, (_, i) => weigh(inner, i) + push[i]),
+    diagonal = Float64Array.from(p, (_, i) => weigh(bend, i) + bow[i]);
+  return { losses, inner, second, counted, objective, gradient, diagonal };
 }
 
 /** The lower triangle of the objective's Hessian in the sources that can move. */
@@ -102,13 +91,10 @@ function solveLinear(A, sides) {
   }
   return sides.map((b) => {
     const x = Float64Array.from(b);
-    for (let i = 0; i < n; i++) {
-      for (let k = 0; k < i; k++) x[i] -= L[i][k] * x[k];
-      x[i] /= L[i][i];
-    }
+    for (let i = 0; i < n; i++) x[i] = (x[i] - dot(L[i].subarray(0, i), x)) / L[i][i];
     for (let i = n - 1; i >= 0; i--) {
-      for (let k = i + 1; k < n; k++) x[i] -= L[k][i] * x[k];
       x[i] /= L[i][i];
+      for (let k = 0; k < i; k++) x[k] -= L[i][k] * x[i];
     }
     return x;
   });
@@ -146,19 +132,15 @@ function minimise(law, w, lower, upper) {
       const slope = slopeOf(at, t),
         ones = free.map(() => 1);
       const hessian = lowerHessian(at, free);
-      free.forEach((i, a) => {
-        hessian[a][a] += t / (p[i] - lower[i]) ** 2 + t / Math.max(high[i] - p[i], 1e-300) ** 2;
-      });
+      const bent = (i) => t / (p[i] - lower[i]) ** 2 + t / Math.max(high[i] - p[i], 1e-300) ** 2;
+      free.forEach((i, a) => (hessian[a][a] += bent(i)));
       const [down, along] = solveLinear(hessian, [slope, ones]),
         price = sum(down) / sum(along);
       const move = down.map((value, a) => price * along[a] - value),
         fall = -dot(slope, move);
       if (!(fall > 1e-3 * t)) break;
-      let step = 1;
-      free.forEach((i, a) => {
-        const limit = move[a] < 0 ? (lower[i] - p[i]) / move[a] : (high[i] - p[i]) / move[a];
-        step = Math.min(step, 0.99 * limit);
-      });
+      const limits = free.map((i, a) => ((move[a] < 0 ? lower[i] : high[i]) - p[i]) / move[a]);
+      let step = Math.min(1, 0.99 * Math.min(...limits));
       const from = p.slice();
       for (let halvings = 0; halvings < 40; halvings++, step /= 2) {
         free.forEach((i, a) => (p[i] = from[i] + step * move[a]));
@@ -187,9 +169,7 @@ function gapOf(law, w, lower, upper, p) {
 /** The optimum with its proof; ratios next to a bound are at it wherever that costs no proof. */
 function solve(law, w, lower, upper) {
   const found = minimise(law, w, lower, upper);
-  const near = found.map((value, i) =>
-    value - lower[i] < 1e-8 ? lower[i] : upper[i] - value < 1e-8 ? upper[i] : value,
-  );
+  const near = found.map((one, i) => (one - lower[i] < 1e-8 ? lower[i] : upper[i] - one < 1e-8 ? upper[i] : one));
   const between = near.map((value, i) => (value > lower[i] && value < upper[i] ? value : 0)),
     missing = 1 - sum(near);
   const snapped = sum(between) > 0 ? near.map((value, i) => value + (missing * between[i]) / sum(between)) : near;
