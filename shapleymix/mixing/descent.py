@@ -34,6 +34,9 @@ IDLE, STILL = 6, 1e-10
 """Steps without a fall of the objective after which the search ends, or sooner where no ratio changes by more."""
 KEPT = 8
 """Mixtures to which steps in turn went too far, whose tangents bound the worst case until one is taken wholly."""
+NEAR = 1e-4
+"""Weight, relative to the objective, of the term sum_i (s_i - p_i)^2 / 2 p_i in every program. Of equally good mixtures
+the nearest is then the next, so that the steps along a flat objective do not leap across a KL ball and out of it."""
 TOLERANCES = (1e-12, 1e-10, 1e-8)
 """Of the solver: the first that it reaches."""
 ENOUGH = 1e-4
@@ -54,7 +57,7 @@ def descended(goal: Goal, start: FloatArray) -> FloatArray:
     bounds = goal.within
     inside = np.clip(start, np.maximum(bounds.lower, LEAST), np.maximum(bounds.upper, LEAST))
     p = np.where(bounds.movable, inside, bounds.lower)
-    w, pull, idle, least, kept, cuts = _first_weights(goal, p), 0.0, 0, np.inf, p, []
+    w, pull, idle, least, cuts = _first_weights(goal, p), 0.0, 0, np.inf, []
     for _ in range(STEPS):
         inside = bounds.violation(p) <= 1e2 * FEASIBLE
         tried = (_model(goal, [p, *cuts], w, pull, part) for part in SHRINK[: 1 if inside else None])
@@ -71,11 +74,9 @@ def descended(goal: Goal, start: FloatArray) -> FloatArray:
         p = p + share * step
         # A ratio that is nearly none needs a few more steps than the objective can tell.
         better = not inside or found < least - rounding
-        idle, least, kept = (0, found, p) if better else (idle + 1, least, kept)
+        idle, least = (0, found) if better else (idle + 1, least)
         if idle == IDLE or (idle and np.all(np.abs(share * step) <= STILL * p)):
             break
-    if goal.total(p) > least * (1 + STILL):  # steps along a flat face end anywhere
-        p = kept
     return p if bounds.violation(p) <= FEASIBLE else start
 
 
@@ -104,12 +105,12 @@ def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shr
     gradient = goal.penalty_gradient(p) + (0.0 if goal.worst else tangents[0].sum(axis=0))
     slopes = np.concatenate(tangents)
     gradient, slopes = np.where(movable, gradient, 0.0), np.where(movable, slopes, 0.0)
+    unit = max(float((np.abs(slopes) @ p).max(initial=0.0)), float(np.abs(gradient) @ p), 1e-300)
     curved = ball is not None and ball.kind == "kl"
-    H = goal.pieces.hessian(p, w) + np.diag((goal.kl + (pull if curved else 0.0)) / np.maximum(p, TINY))
+    H = goal.pieces.hessian(p, w) + np.diag((goal.kl + (pull if curved else 0.0) + NEAR * unit) / np.maximum(p, TINY))
     H = np.where(movable & movable[:, None], H, 0.0)
     if not (np.isfinite(H).all() and np.isfinite(gradient).all() and np.isfinite(slopes).all()):
         return None
-    unit = max(float((np.abs(slopes) @ p).max()), float(np.abs(gradient) @ p), 1e-300)
     A, b, equalities = _rows(goal, p, shrink, slopes / unit, (heights.max() - heights) / unit)
     more = A.shape[1] - M
     # Variables of like curvature: a step of a tiny ratio is tiny, and must be as exact as the others.
