@@ -21,14 +21,14 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "shapleymix/game": 437,
     "shapleymix/laws": 1_449,
     "shapleymix/fitting": 3_794,
-    "shapleymix/mixing": 2_487,
+    "shapleymix/mixing": 2_443,
     "shapleymix/planning.py": 285,
     "adapters/shapleymix_io": 1_462,
     "adapters/shapleymix_irds": 4_905,
     "adapters/shapleymix_sweep": 700,
     "cli/shapleymix_cli": 1_635,
     "cli/shapleymix_view": 927,
-    "tests": 16_000,
+    "tests": 15_998,
 }
 MOST_MODULES, MOST_SCRIPT = 124, 500
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

@@ -47,31 +47,9 @@ def solve_cone(goal: Goal) -> FloatArray:
     return _tidied(goal.within, np.asarray(p.value, dtype=float))
 
 
-def least_tangent(goal: Goal, p: FloatArray) -> float:
-    """The least value of the objective's tangents at p over all constraints, those of cvxpy too: a lower bound."""
-    import cvxpy as cp
-
-    base = np.maximum(p, np.where(goal.within.movable, 1e-10, 0.0))
-    counted = np.flatnonzero(goal.w > 0)
-    s = cp.Variable(len(p))
-    slopes = (goal.pieces.jacobian(base)[:, counted] * goal.w[counted]).T
-    heights = goal.w[counted] * goal.law.losses(base)[counted]
-    unit = max(float(np.abs(slopes).max()), 1e-300)
-    terms = (heights - heights.max()) / unit + (slopes / unit) @ (s - base)
-    cost: Any = cp.max(terms) if goal.worst else cp.sum(terms)
-    if goal.kl > 0:
-        cost = cost + (goal.penalty_gradient(base) / unit) @ (s - base)
-    program = cp.Problem(cp.Minimize(cost), [*_rows(goal.within, s), *_user_constraints(goal.cone_constraints, s)])
-    _run(program)
-    offset = float(heights.max()) * (1 if goal.worst else len(heights)) + goal.penalty(base)
-    return offset + unit * (float(np.asarray(program.value)) - 1e-9)
-
-
 def violation(goal: Goal, p: FloatArray) -> float:
     """By how much a mixture (M,) is outside of all bounds, the user's constraints among them; 0 within."""
-    import cvxpy as cp
-
-    made = _user_constraints(goal.cone_constraints, cp.Variable(len(p), value=p)) if goal.cone_constraints else []
+    made = _user_constraints(goal.cone_constraints, p)
     return max(goal.within.violation(p), *(float(np.max(one.violation())) for one in made), 0.0)
 
 
@@ -97,29 +75,29 @@ def nearest(bounds: Polytope, ball: Ball) -> float:
 
 def affine_rows(bounds: Polytope, further: tuple[Constraint, ...]) -> tuple[Polytope, tuple[Constraint, ...]]:
     """The bounds with every affine constraint of the user's own written as rows, and the constraints that are not."""
-    if not further:
-        return bounds, further
-    import cvxpy as cp
-
-    M, left = len(bounds.sources), []
+    left, origin = [], np.zeros(len(bounds.sources))
     for number, write in enumerate(further, 1):
-        p = cp.Variable(M)
-        made = _user_constraints((write,), p)
-        if not all(type(one).__name__ in ("Equality", "Inequality") and one.expr.is_affine() for one in made):
+        if all(hasattr(one, "expr") and one.expr.is_affine() for one in _user_constraints((write,), origin)):
+            bounds = with_tangents(bounds, (write,), origin, f"constraint {number}")
+        else:
             left.append(write)
-            continue
-        for one in made:
-            p.value = np.zeros(M)
-            at_zero = np.atleast_1d(np.asarray(one.expr.value, dtype=float)).ravel()
-            columns = []
-            for unit in np.eye(M):
-                p.value = unit
-                columns.append(np.atleast_1d(np.asarray(one.expr.value, dtype=float)).ravel() - at_zero)
-            equal = type(one).__name__ == "Equality"
-            for weights, limit in zip(np.stack(columns, axis=1), (-at_zero).tolist(), strict=True):
-                low = limit if equal else -np.inf
-                bounds = bounds.with_row(f"constraint {number}", weights, low, limit)
     return bounds, tuple(left)
+
+
+def with_tangents(
+    bounds: Polytope, further: tuple[Constraint, ...], at: FloatArray, name: str = "constraint"
+) -> Polytope:
+    """The bounds with the tangents at a mixture (M,) of the user's own constraints as rows; mixtures within these are
+    within the rows, too."""
+    for one in _user_constraints(further, at):
+        slopes = next(iter(one.expr.grad.values()), None) if hasattr(one, "expr") else None
+        if slopes is None:  # no tangent there
+            continue
+        rows = slopes.T.toarray()
+        for weights, limit in zip(rows, rows @ at - np.ravel(one.expr.value, order="F"), strict=True):
+            low = limit if type(one).__name__ == "Equality" else -np.inf
+            bounds = bounds.with_row(name, weights, low, limit)
+    return bounds
 
 
 def _rows(bounds: Polytope, p: Any) -> list[Any]:
@@ -139,10 +117,13 @@ def _rows(bounds: Polytope, p: Any) -> list[Any]:
 
 
 def _user_constraints(further: tuple[Constraint, ...], p: Any) -> list[Any]:
-    """The constraints of the user's own."""
+    """The constraints of the user's own on a cvxpy variable, or on one that has the value of a mixture (M,)."""
+    if not further:
+        return []
     import cvxpy as cp
 
     rows: list[Any] = []
+    p = cp.Variable(len(p), value=p) if isinstance(p, np.ndarray) else p
     for write in further:
         made = write(p)
         listed = list(made) if isinstance(made, (list, tuple)) else [made]

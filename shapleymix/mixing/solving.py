@@ -51,8 +51,8 @@ def search(goal: Goal, seed: int) -> FloatArray:
         share = SHRINK ** (round_ + 1)
         near = (1 - share) * best[rng.integers(len(best), size=POOL)] + share * _mixed(rng, vertices)
         best = ranked(np.concatenate([best, near]))
-    downhill = descended if isinstance(goal.law, Pieces) else _refined
-    return min([*best, *(downhill(goal, p) for p in best)], key=goal.total)
+    lower = [descended(goal, p)[0] if isinstance(goal.law, Pieces) else _refined(goal, p) for p in best]
+    return min([*best, *lower], key=goal.total)
 
 
 def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArray:
@@ -154,7 +154,7 @@ def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray
         lower, upper, w = (np.broadcast_to(side, (count, len(side))) for side in (within.lower, within.upper, goal.w))
         return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tolerance=OF_REPLICATES)
     members = [replace(goal, law=flat.take(member)) for member in range(len(flat.floor))]
-    return np.stack([solve_cone(one) if one.cone_constraints else descended(one, start) for one in members])
+    return np.stack([solve_cone(one) if one.cone_constraints else descended(one, start)[0] for one in members])
 
 
 def stacked(members: Sequence[Pieces]) -> Pieces:
@@ -186,8 +186,8 @@ def _apart(goal: Goal) -> tuple[Proof, str]:
     """The optimum where bounds are more than a box, or the worst case is asked for."""
     if goal.cone_constraints:
         return _best(goal, [solve_cone(goal)], CONE), CONE
-    p = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
-    return _best(goal, [_snapped(goal, p), p], DESCENT), DESCENT
+    found = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
+    return _best(goal, [_snapped(goal, found[0]), *found], DESCENT), DESCENT
 
 
 def _searched(goal: Goal, seed: int) -> tuple[Proof, str]:

@@ -67,7 +67,7 @@ def goal_of(seed: int) -> Goal:
 def others(area: Polytope, p: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Mixtures within the bounds: corners of them, and mixtures of these and the optimum."""
     for _ in range(8):
-        found = area.minimise_linear(rng.normal(size=len(p)), at=None if area.ball is None else area.ball.center)
+        found = area.minimise_linear(rng.normal(size=len(p)), None if area.ball is None else area.ball.center)
         if found is not None:
             share = rng.choice([1e-4, 0.1, 1])
             yield share * found[0] + (1 - share) * p
