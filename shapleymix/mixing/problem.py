@@ -1,4 +1,4 @@
-"""The front door: a question about mixtures is written down once, by `problem`, and what_ifs_of in several ways.
+"""The front door: a question about mixtures is written down once, by `problem`, and answered in several ways.
 
 >>> question = problem(fit, "243M", "100B", available={"en": "5T", "fi": "20B"}, max_epochs=4)
 >>> question.solve(), question.with_tokens("fi+20B").solve(), question.compare(["uniform", "natural"])

@@ -103,7 +103,13 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
             break
     assert best is not None
     bound, price, tilt, w, duals = best
-    gap = _not_negative(total - bound if within else np.inf, FEASIBLE * (float(np.abs(tilt).sum()) + abs(total)))
+    gap = total - bound if within else np.inf
+    if gap < -FEASIBLE * (float(np.abs(tilt).sum()) + abs(total)):
+        raise ProofError(
+            f"the certificate says that a mixture is better than the best one, by {-gap:.3g}; "
+            "this is a fault of shapleymix: please report it with the command and the fit"
+        )
+    gap = max(gap, 0.0)
     with np.errstate(invalid="ignore"):
         pull = np.nan_to_num(price - tilt)
     return Proof(
@@ -170,12 +176,3 @@ def _bound(
     sides = float(np.sum(np.where(duals.rows == 0, 0.0, duals.rows * np.where(duals.rows == 0, 0.0, limits))))
     bound = float(goal.pieces.objective(base, w)) + goal.penalty(base) + linear + sides - duals.limit
     return (bound if np.isfinite(bound) else -np.inf), float(price), tilt, w, duals
-
-
-def _not_negative(gap: float, rounding: float) -> float:
-    if gap < -rounding:
-        raise ProofError(
-            f"the certificate says that a mixture is better than the best one, by {-gap:.3g}; "
-            "this is a fault of shapleymix: please report it with the command and the fit"
-        )
-    return np.inf if np.isnan(gap) else max(gap, 0.0)
