@@ -72,8 +72,6 @@ def interior(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
 def _mixture(p: FloatArray) -> FloatArray:
     """Renormalised; a first-order formula may go below zero, where the ratio is zero."""
     kept = np.maximum(p, 0.0)
-    if not kept.any():
-        raise SolveError("the first-order formula leaves no positive ratio", hint=_USE_EXACT)
     return kept / kept.sum()
 
 

@@ -1,6 +1,7 @@
 """cvxpy, for constraints that a user writes: affine ones become rows of the bounds, others need a cone solver.
 
-A cone solver's "optimal" mixture may still be 1e-6 off, so that `proof` says how far each answer can be from the best.
+A cone solver's "optimal" mixture may still be 1e-6 off, so that `proof` says how far each answer can be from the best,
+with the tangents of the constraints as rows.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def weights_of(
         ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights. Targets without
         a number get 0, which the notices say.
     alone : array (M, K), optional
-        Predicted losses of monolingual models, source by target; None if the law has none.
+        Predicted losses of monolingual models, source by target; needed for `normalized`.
     monolingual : mapping or str, optional
         Measured losses of monolingual models for `normalized`; where absent, the law predicts them.
 
@@ -106,10 +106,8 @@ def _normalized(
     targets: tuple[str, ...], sources: tuple[str, ...], alone: FloatArray | None, measured: FloatArray
 ) -> Weights:
     """Inverse monolingual losses: measured (K,) where given, else predicted at the mixture of that language alone."""
-    predicted = np.full(len(targets), np.nan)
-    for j, target in enumerate(targets):
-        if alone is not None and target in sources:
-            predicted[j] = alone[sources.index(target), j]
+    assert alone is not None
+    predicted = np.array([alone[sources.index(one), j] if one in sources else np.nan for j, one in enumerate(targets)])
     losses, known = np.where(np.isnan(measured), predicted, measured), ~np.isnan(measured)
     faults = [
         Fault(f"target {target!r} has no monolingual loss", hint="give its measured one, or use other weights")

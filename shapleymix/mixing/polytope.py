@@ -337,21 +337,13 @@ class Polytope:
         faults = []
         for kind, bound, sign, change in sides:
             for i in np.flatnonzero(change > FEASIBLE).tolist():
-                why = f" ({origins[kind][i]})" if i < M else ""
-                message = (
-                    f"the {kind} {bound[i]:.4g}{why} of {names[i]} cannot hold with the others, by {change[i]:.4g}"
-                )
-                hint = f"change it to {bound[i] + sign * change[i]:.4g}{self._as_epochs(kind, i, change[i])}"
-                faults.append(Fault(message, value=f"{change[i]:.6g}", hint=hint))
+                why, other = origins[kind][i] if i < M else "", bound[i] + sign * change[i]
+                named = f"the {kind} {bound[i]:.4g}{why and f' ({why})'} of {names[i]}"
+                epochs = kind == "cap" and why == TOKENS and bound[i] > 0
+                hint = f"change it to {other:.4g}" + (f" ({other / bound[i]:.3g} times the epochs)" if epochs else "")
+                text = f"{named} cannot hold with the others, by {change[i]:.4g}"
+                faults.append(Fault(text, value=f"{change[i]:.6g}", hint=hint))
         return faults
-
-    def _as_epochs(self, kind: str, i: int, change: float) -> str:
-        """What a higher cap means where it follows from tokens."""
-        supply = self.supply
-        if kind != "cap" or i >= len(self.sources) or supply is None or not supply.available[i] > 0:
-            return ""
-        needed = (self.upper[i] + change) * supply.D / supply.available[i]
-        return f" ({needed:.3g} epochs of its {format_size(supply.available[i])} tokens)"
 
     def _too_far(self, ball: Ball) -> list[Fault]:
         """Whether no mixture within the other bounds is near enough to the centre."""
