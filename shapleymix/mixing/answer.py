@@ -175,10 +175,8 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
-    room = (
-        np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound - LEAST_NONZERO
-    )
-    step = min(tokens / D if price.unit == "tokens" else STEP, room)
+    ends = {"upper": 1.0, "lower": LEAST_NONZERO, "row_high": np.inf, "row_low": -np.inf}
+    step = min(tokens / D if price.unit == "tokens" else STEP, abs(ends[field] - price.bound))
     values = getattr(bounds, field).copy()
     values[place] += step if price.side == "cap" else -step
     goal = replace(one.goal, within=replace(bounds, **{field: values}))

@@ -141,12 +141,8 @@ def families_of(languages: Languages | None, sources: Sequence[str]) -> dict[str
     if languages is None:
         return {}
     family = dict(zip(languages.names, languages.family, strict=True))
-    found: dict[str, tuple[str, ...]] = {}
-    for name in sources:
-        own = family.get(name)
-        if own is not None:
-            found[own] = (*found.get(own, ()), name)
-    return found
+    named = dict.fromkeys(family[name] for name in sources if family.get(name) is not None)
+    return {one: tuple(name for name in sources if family.get(name) == one) for one in named if one is not None}
 
 
 def members_of(
