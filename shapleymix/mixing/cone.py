@@ -42,8 +42,7 @@ def solve_cone(goal: Goal) -> FloatArray:
     weighed = cp.multiply(goal.w[counted] / unit, losses)
     cost: Any = cp.max(weighed) if goal.worst else cp.sum(weighed)
     if goal.kl > 0 and goal.anchor is not None:
-        live = np.flatnonzero(goal.anchor > 0)
-        cost = cost + goal.kl / unit * cp.sum(cp.rel_entr(p[live], goal.anchor[live]))
+        cost = cost + goal.kl / unit * _distance(p, goal.anchor, "kl")
     _run(cp.Problem(cp.Minimize(cost), [*_rows(goal.within, p), *_user_constraints(goal.cone_constraints, p), *cones]))
     return _tidied(goal.within, np.asarray(p.value, dtype=float))
 
@@ -58,15 +57,10 @@ def nearest(bounds: Polytope, ball: Ball) -> float:
     """The least distance of a mixture within the other bounds from the centre; infinite where there is none."""
     import cvxpy as cp
 
-    p, live = cp.Variable(len(ball.center)), np.flatnonzero(ball.center > 0)
-    outside = np.flatnonzero(ball.center == 0)
+    p, outside = cp.Variable(len(ball.center)), np.flatnonzero(ball.center == 0)
     rows = _rows(replace(bounds, ball=None), p)
-    if ball.kind == "l1":
-        distance = cp.norm1(p - ball.center)
-    else:
-        distance = cp.sum(cp.rel_entr(p[live], ball.center[live]))
-        rows += [p[outside] == 0] if len(outside) else []
-    program = cp.Problem(cp.Minimize(distance), rows)
+    rows += [p[outside] == 0] if ball.kind == "kl" and len(outside) else []
+    program = cp.Problem(cp.Minimize(_distance(p, ball.center, ball.kind)), rows)
     try:
         _run(program)
     except InfeasibleError:
@@ -103,18 +97,20 @@ def with_tangents(
 
 def _rows(bounds: Polytope, p: Any) -> list[Any]:
     """The bounds as cvxpy writes them."""
-    import cvxpy as cp
 
     matrix, limits, equal = replace(bounds, ball=None).written()
     rows = [matrix[:equal] @ p == limits[:equal], p >= bounds.lower, p <= bounds.upper]
     rows += [matrix[equal:] @ p <= limits[equal:]] if len(matrix) > equal else []
     ball = bounds.ball
-    if ball is not None and ball.kind == "l1":
-        rows.append(cp.norm1(p - ball.center) <= ball.radius)
-    elif ball is not None:
-        live = np.flatnonzero(ball.center > 0)
-        rows.append(cp.sum(cp.rel_entr(p[live], ball.center[live])) <= ball.radius)
-    return rows
+    return rows if ball is None else [*rows, _distance(p, ball.center, ball.kind) <= ball.radius]
+
+
+def _distance(p: Any, center: FloatArray, kind: str) -> Any:
+    """The L1 distance, or KL(p || center) where p is nothing outside of the centre's support, as cvxpy writes it."""
+    import cvxpy as cp
+
+    live = np.flatnonzero(center > 0)
+    return cp.norm1(p - center) if kind == "l1" else cp.sum(cp.rel_entr(p[live], center[live]))
 
 
 def _user_constraints(further: tuple[Constraint, ...], p: Any) -> list[Any]:
