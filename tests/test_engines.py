@@ -14,7 +14,7 @@ from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
 from shapleymix.mixing.barrier import minimise
 from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.polytope import FEASIBLE, Polytope, divergence
+from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.proof import ProofError, prove
 from shapleymix.mixing.solving import corners, solve, solve_all, solve_replicates
 
@@ -132,12 +132,6 @@ def test_a_law_that_contradicts_itself_is_caught():
     goal = goal_of("linear", "box", 0, M=4)
     with pytest.raises(ProofError):
         solve(replace(goal, law=Bent(**vars(goal.pieces))))
-
-
-def test_divergence_is_that_of_its_definition():
-    p, q = np.array([0.0, 0.25, 0.75]), np.array([0.5, 0.25, 0.25])
-    assert divergence(p, q) == pytest.approx(0.75 * np.log(3))
-    assert divergence(q, p) == np.inf
 
 
 def square(scale: float, seed: int, K: int = 6):

@@ -16,19 +16,19 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what is larger than the third drawing asks for is to shrink, not to stay
-    "shapleymix/[edfrs]*.py": 768,
+    "shapleymix/[edfrs]*.py": 767,
     "shapleymix/tables": 1_292,
     "shapleymix/game": 437,
-    "shapleymix/laws": 1_449,
-    "shapleymix/fitting": 3_794,
-    "shapleymix/mixing": 2_488,
-    "shapleymix/planning.py": 285,
+    "shapleymix/laws": 1_400,
+    "shapleymix/fitting": 3_776,
+    "shapleymix/mixing": 2_356,
+    "shapleymix/planning.py": 280,
     "adapters/shapleymix_io": 1_395,
     "adapters/shapleymix_irds": 4_905,
     "adapters/shapleymix_sweep": 699,
     "cli/shapleymix_cli": 1_600,
     "cli/shapleymix_view": 925,
-    "tests": 15_997,
+    "tests": 15_960,
 }
 MOST_MODULES, MOST_SCRIPT = 124, 458
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

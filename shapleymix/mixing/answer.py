@@ -175,10 +175,8 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
-    room = (
-        np.inf if field.startswith("row") else 1 - price.bound if price.side == "cap" else price.bound - LEAST_NONZERO
-    )
-    step = min(tokens / D if price.unit == "tokens" else STEP, room)
+    ends = {"upper": 1.0, "lower": LEAST_NONZERO, "row_high": np.inf, "row_low": -np.inf}
+    step = min(tokens / D if price.unit == "tokens" else STEP, abs(ends[field] - price.bound))
     values = getattr(bounds, field).copy()
     values[place] += step if price.side == "cap" else -step
     goal = replace(one.goal, within=replace(bounds, **{field: values}))
@@ -197,21 +195,22 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
     """
     surface, goal, p, within, supply = one.surface, one.goal, proof.p, one.within, one.supply
     _assert_minimised(one, proof)
-    _require_inside(one, p)
-    losses, ends = surface.mean(p[None])[0], surface.interval(p[None], one.level)[:, 0]
-    ends = np.where(np.isnan(losses), np.nan, ends)
+    refuse_outside(one, {"the optimum": p})
+    losses = surface.mean(p[None])[0]
+    losses_low, losses_high = np.where(np.isnan(losses), np.nan, surface.interval(p[None], one.level)[:, 0])
     low, high = one.objective_interval(p)
     draws = one.draws if isinstance(goal.law, Pieces) else None
     optima = None if draws is None else solve_replicates(goal, draws, p)
-    spread = np.full((2, len(p)), np.nan) if optima is None else _quantiles(optima, one.level)
+    ends = [0.5 - one.level / 2, 0.5 + one.level / 2]
+    spread = np.full((2, len(p)), np.nan) if optima is None else np.quantile(optima, ends, axis=0, method="nearest")
     return Mixture(
         **common_fields(one, *_told(one, proof, spread)),
         p=p,
         p_low=np.minimum(spread[0], p),
         p_high=np.maximum(spread[1], p),
         losses=losses,
-        losses_low=ends[0],
-        losses_high=ends[1],
+        losses_low=losses_low,
+        losses_high=losses_high,
         weights=goal.w,
         objective=one.objective(p),
         objective_low=low,
@@ -239,18 +238,15 @@ def _assert_minimised(one: Question, proof: Proof) -> None:
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
 
 
-def _require_inside(one: Question, p: FloatArray) -> None:
-    outside = one.surface.outside(p[None])[0] & (one.goal.w > 0)
+def refuse_outside(one: Question, named: Mapping[str, FloatArray]) -> None:
+    """Where `strict` is asked for, refuse mixtures outside of what was fitted to a target that counts."""
+    p = np.stack(list(named.values()))
+    outside = np.any(one.surface.outside(p)[:, one.goal.w > 0], axis=1)
     if one.asked["strict"] and outside.any():
-        names = listed([one.surface.targets[j] for j in np.flatnonzero(outside).tolist()])
-        told = "; ".join(one.surface.warnings(p[None])[:2])
+        names = listed([name for name, out in zip(named, outside.tolist(), strict=True) if out])
+        told = "; ".join(one.surface.warnings(p[outside])[:2])
         hint = "train proxy runs there, set bounds, or leave out strict"
-        raise OutsideError(f"the optimum lies outside of what was fitted for {names}: {told}", hint=hint)
-
-
-def _quantiles(values: FloatArray, level: float) -> FloatArray:
-    """(2, M) quantiles of optima (B, M), by nearest ranks."""
-    return np.quantile(values, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="nearest")
+        raise OutsideError(f"outside of what was fitted: {names}: {told}", hint=hint)
 
 
 def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -315,10 +311,7 @@ def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
     if not named:
         raise UsageError("no mixture is given to compare", hint="give at least one, such as 'uniform'")
     surface, p = one.surface, np.stack(list(named.values()))
-    outside = np.flatnonzero(np.any(surface.outside(p)[:, one.goal.w > 0], axis=1)).tolist()
-    if one.asked["strict"] and outside:
-        names = listed([list(named)[row] for row in outside])
-        raise OutsideError(f"outside of what was fitted: {names}", hint="leave these out, or leave out strict")
+    refuse_outside(one, named)
     losses, (low, high) = surface.mean(p), surface.interval(p, one.level)
     low, high = (np.where(np.isnan(losses), np.nan, end) for end in (low, high))
     entries = []

@@ -30,7 +30,6 @@ from shapleymix.tables.words import (
     parse_ratio,
     parse_size,
     ratio_number,
-    repeated,
 )
 
 _BOUND = re.compile(
@@ -72,8 +71,6 @@ class Group:
             object.__setattr__(self, side, parse_ratio(getattr(self, side), f"the group {self.label!r}"))
         if self.lower > self.upper:
             raise UsageError(f"the group {self.label!r} has a floor {self.lower:g} above its cap {self.upper:g}")
-        if repeated(members):
-            raise UsageError(f"the group {self.label!r} names {repeated(members)[0]!r} twice")
 
     @property
     def label(self) -> str:
@@ -131,10 +128,12 @@ def groups_of(
     UsageError
         If a text is no bound, or a name is neither a source nor a family, or is both.
     """
-    items = [given] if isinstance(given, (Group, str)) else list(given)
-    known = (*sources, *families)
-    read = [item if isinstance(item, Group) else Group.read(item, known) for item in items]
-    return tuple(_resolved(group, tuple(sources), families) for group in read)
+    found = []
+    for item in [given] if isinstance(given, (Group, str)) else given:
+        group = item if isinstance(item, Group) else Group.read(item, (*sources, *families))
+        members = members_of(group.sources, sources, families, f"the group {group.label!r}")
+        found.append(replace(group, sources=members, name=group.label))
+    return tuple(found)
 
 
 def families_of(languages: Languages | None, sources: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -142,28 +141,33 @@ def families_of(languages: Languages | None, sources: Sequence[str]) -> dict[str
     if languages is None:
         return {}
     family = dict(zip(languages.names, languages.family, strict=True))
-    found: dict[str, tuple[str, ...]] = {}
-    for name in sources:
-        own = family.get(name)
-        if own is not None:
-            found[own] = (*found.get(own, ()), name)
-    return found
+    named = dict.fromkeys(family[name] for name in sources if family.get(name) is not None)
+    return {one: tuple(name for name in sources if family.get(name) == one) for one in named if one is not None}
 
 
-def _resolved(group: Group, sources: tuple[str, ...], families: Families) -> Group:
-    what, faults, members = f"the group {group.label!r}", [], []
-    for name in group.sources:
-        if name in sources and families.get(name, (name,)) != (name,):
+def members_of(
+    names: Sequence[str], known: Sequence[str], families: Families, what: str, noun: str = "source"
+) -> tuple[str, ...]:
+    """The labels that names stand for, of which some are families.
+
+    Raises
+    ------
+    UsageError
+        If a name is neither a known one nor a family, or is both.
+    """
+    faults, members = [], []
+    for name in names:
+        if name in known and families.get(name, (name,)) != (name,):
             hint = "rename the family in the table"
-            faults.append(Fault(f"{what}: {name!r} is a source and a family", value=name, hint=hint))
-        elif name not in sources and name not in families:
-            hint = did_you_mean(name, (*sources, *families))
-            faults.append(Fault(f"{what}: {name!r} is not one of the sources", value=name, hint=hint))
+            faults.append(Fault(f"{what}: {name!r} is a {noun} and a family", value=name, hint=hint))
+        elif name not in known and name not in families:
+            hint = did_you_mean(name, (*known, *families))
+            faults.append(Fault(f"{what}: {name!r} is no {noun}", value=name, hint=hint))
         else:
-            members += [name] if name in sources else families[name]
+            members += [name] if name in known else families[name]
     if faults:
         raise UsageError.of(faults, what)
-    return replace(group, sources=tuple(dict.fromkeys(members)), name=group.label)
+    return tuple(dict.fromkeys(members))
 
 
 def labels_between(text: str, known: Sequence[str]) -> tuple[str, ...]:

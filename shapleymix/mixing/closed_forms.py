@@ -10,14 +10,14 @@ printed first-order correction has the wrong sign.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from scipy.optimize import root_scalar
 
 from shapleymix.errors import SolveError
 from shapleymix.records import FloatArray
 
+WIDE = (-600.0, 600.0)
+"""Log prices between which that of the interior solution lies."""
 _USE_EXACT = "use `optimize`"
 
 
@@ -65,23 +65,11 @@ def interior(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
     def theta(log_price: float) -> FloatArray:
         return (a * gamma / c * np.exp(-log_price)) ** (1 / (gamma + 1))
 
-    optimal = theta(_root(lambda log_price: float(c @ theta(log_price)) - 1))
-    return np.asarray(np.linalg.solve(phi.T, optimal), dtype=np.float64)
+    found = root_scalar(lambda log_price: float(c @ theta(log_price)) - 1, bracket=WIDE, xtol=1e-15, maxiter=1000)
+    return np.asarray(np.linalg.solve(phi.T, theta(found.root)), dtype=np.float64)
 
 
 def _mixture(p: FloatArray) -> FloatArray:
     """Renormalised; a first-order formula may go below zero, where the ratio is zero."""
     kept = np.maximum(p, 0.0)
-    if not kept.any():
-        raise SolveError("the first-order formula leaves no positive ratio", hint=_USE_EXACT)
     return kept / kept.sum()
-
-
-def _root(excess: Callable[[float], float]) -> float:
-    """The root of a decreasing function of log price."""
-    low, high = -1.0, 1.0
-    while excess(low) < 0:
-        low *= 2
-    while excess(high) > 0:
-        high *= 2
-    return root_scalar(excess, bracket=(low, high), method="brentq", xtol=1e-15).root

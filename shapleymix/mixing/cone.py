@@ -1,6 +1,7 @@
 """cvxpy, for constraints that a user writes: affine ones become rows of the bounds, others need a cone solver.
 
-A cone solver's "optimal" mixture may still be 1e-6 off, so that `proof` says how far each answer can be from the best.
+A cone solver's "optimal" mixture may still be 1e-6 off, so that `proof` says how far each answer can be from the best,
+with the tangents of the constraints as rows.
 """
 
 from __future__ import annotations
@@ -41,37 +42,14 @@ def solve_cone(goal: Goal) -> FloatArray:
     weighed = cp.multiply(goal.w[counted] / unit, losses)
     cost: Any = cp.max(weighed) if goal.worst else cp.sum(weighed)
     if goal.kl > 0 and goal.anchor is not None:
-        live = np.flatnonzero(goal.anchor > 0)
-        cost = cost + goal.kl / unit * cp.sum(cp.rel_entr(p[live], goal.anchor[live]))
+        cost = cost + goal.kl / unit * _distance(p, goal.anchor, "kl")
     _run(cp.Problem(cp.Minimize(cost), [*_rows(goal.within, p), *_user_constraints(goal.cone_constraints, p), *cones]))
     return _tidied(goal.within, np.asarray(p.value, dtype=float))
 
 
-def least_tangent(goal: Goal, p: FloatArray) -> float:
-    """The least value of the objective's tangents at p over all constraints, those of cvxpy too: a lower bound."""
-    import cvxpy as cp
-
-    base = np.maximum(p, np.where(goal.within.movable, 1e-10, 0.0))
-    counted = np.flatnonzero(goal.w > 0)
-    s = cp.Variable(len(p))
-    slopes = (goal.pieces.jacobian(base)[:, counted] * goal.w[counted]).T
-    heights = goal.w[counted] * goal.law.losses(base)[counted]
-    unit = max(float(np.abs(slopes).max()), 1e-300)
-    terms = (heights - heights.max()) / unit + (slopes / unit) @ (s - base)
-    cost: Any = cp.max(terms) if goal.worst else cp.sum(terms)
-    if goal.kl > 0:
-        cost = cost + (goal.penalty_gradient(base) / unit) @ (s - base)
-    program = cp.Problem(cp.Minimize(cost), [*_rows(goal.within, s), *_user_constraints(goal.cone_constraints, s)])
-    _run(program)
-    offset = float(heights.max()) * (1 if goal.worst else len(heights)) + goal.penalty(base)
-    return offset + unit * (float(np.asarray(program.value)) - 1e-9)
-
-
 def violation(goal: Goal, p: FloatArray) -> float:
     """By how much a mixture (M,) is outside of all bounds, the user's constraints among them; 0 within."""
-    import cvxpy as cp
-
-    made = _user_constraints(goal.cone_constraints, cp.Variable(len(p), value=p)) if goal.cone_constraints else []
+    made = _user_constraints(goal.cone_constraints, p)
     return max(goal.within.violation(p), *(float(np.max(one.violation())) for one in made), 0.0)
 
 
@@ -79,15 +57,10 @@ def nearest(bounds: Polytope, ball: Ball) -> float:
     """The least distance of a mixture within the other bounds from the centre; infinite where there is none."""
     import cvxpy as cp
 
-    p, live = cp.Variable(len(ball.center)), np.flatnonzero(ball.center > 0)
-    outside = np.flatnonzero(ball.center == 0)
+    p, outside = cp.Variable(len(ball.center)), np.flatnonzero(ball.center == 0)
     rows = _rows(replace(bounds, ball=None), p)
-    if ball.kind == "l1":
-        distance = cp.norm1(p - ball.center)
-    else:
-        distance = cp.sum(cp.rel_entr(p[live], ball.center[live]))
-        rows += [p[outside] == 0] if len(outside) else []
-    program = cp.Problem(cp.Minimize(distance), rows)
+    rows += [p[outside] == 0] if ball.kind == "kl" and len(outside) else []
+    program = cp.Problem(cp.Minimize(_distance(p, ball.center, ball.kind)), rows)
     try:
         _run(program)
     except InfeasibleError:
@@ -97,52 +70,57 @@ def nearest(bounds: Polytope, ball: Ball) -> float:
 
 def affine_rows(bounds: Polytope, further: tuple[Constraint, ...]) -> tuple[Polytope, tuple[Constraint, ...]]:
     """The bounds with every affine constraint of the user's own written as rows, and the constraints that are not."""
-    if not further:
-        return bounds, further
-    import cvxpy as cp
-
-    M, left = len(bounds.sources), []
+    left, origin = [], np.zeros(len(bounds.sources))
     for number, write in enumerate(further, 1):
-        p = cp.Variable(M)
-        made = _user_constraints((write,), p)
-        if not all(type(one).__name__ in ("Equality", "Inequality") and one.expr.is_affine() for one in made):
+        if all(hasattr(one, "expr") and one.expr.is_affine() for one in _user_constraints((write,), origin)):
+            bounds = with_tangents(bounds, (write,), origin, f"constraint {number}")
+        else:
             left.append(write)
-            continue
-        for one in made:
-            p.value = np.zeros(M)
-            at_zero = np.atleast_1d(np.asarray(one.expr.value, dtype=float)).ravel()
-            columns = []
-            for unit in np.eye(M):
-                p.value = unit
-                columns.append(np.atleast_1d(np.asarray(one.expr.value, dtype=float)).ravel() - at_zero)
-            equal = type(one).__name__ == "Equality"
-            for weights, limit in zip(np.stack(columns, axis=1), (-at_zero).tolist(), strict=True):
-                low = limit if equal else -np.inf
-                bounds = bounds.with_row(f"constraint {number}", weights, low, limit)
     return bounds, tuple(left)
+
+
+def with_tangents(
+    bounds: Polytope, further: tuple[Constraint, ...], at: FloatArray, name: str = "constraint"
+) -> Polytope:
+    """The bounds with the tangents at a mixture (M,) of the user's own constraints as rows; mixtures within these are
+    within the rows, too."""
+    for one in _user_constraints(further, at):
+        slopes = next(iter(one.expr.grad.values()), None) if hasattr(one, "expr") else None
+        if slopes is None:  # no tangent there
+            continue
+        rows = slopes.T.toarray()
+        for weights, limit in zip(rows, rows @ at - np.ravel(one.expr.value, order="F"), strict=True):
+            low = limit if type(one).__name__ == "Equality" else -np.inf
+            bounds = bounds.with_row(name, weights, low, limit)
+    return bounds
 
 
 def _rows(bounds: Polytope, p: Any) -> list[Any]:
     """The bounds as cvxpy writes them."""
-    import cvxpy as cp
 
     matrix, limits, equal = replace(bounds, ball=None).written()
     rows = [matrix[:equal] @ p == limits[:equal], p >= bounds.lower, p <= bounds.upper]
     rows += [matrix[equal:] @ p <= limits[equal:]] if len(matrix) > equal else []
     ball = bounds.ball
-    if ball is not None and ball.kind == "l1":
-        rows.append(cp.norm1(p - ball.center) <= ball.radius)
-    elif ball is not None:
-        live = np.flatnonzero(ball.center > 0)
-        rows.append(cp.sum(cp.rel_entr(p[live], ball.center[live])) <= ball.radius)
-    return rows
+    return rows if ball is None else [*rows, _distance(p, ball.center, ball.kind) <= ball.radius]
+
+
+def _distance(p: Any, center: FloatArray, kind: str) -> Any:
+    """The L1 distance, or KL(p || center) where p is nothing outside of the centre's support, as cvxpy writes it."""
+    import cvxpy as cp
+
+    live = np.flatnonzero(center > 0)
+    return cp.norm1(p - center) if kind == "l1" else cp.sum(cp.rel_entr(p[live], center[live]))
 
 
 def _user_constraints(further: tuple[Constraint, ...], p: Any) -> list[Any]:
-    """The constraints of the user's own."""
+    """The constraints of the user's own on a cvxpy variable, or on one that has the value of a mixture (M,)."""
+    if not further:
+        return []
     import cvxpy as cp
 
     rows: list[Any] = []
+    p = cp.Variable(len(p), value=p) if isinstance(p, np.ndarray) else p
     for write in further:
         made = write(p)
         listed = list(made) if isinstance(made, (list, tuple)) else [made]

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.polytope import FEASIBLE
+from shapleymix.mixing.polytope import FEASIBLE, Polytope, Tangents
 from shapleymix.records import FloatArray
 
 STEPS = 80
@@ -34,6 +34,9 @@ IDLE, STILL = 6, 1e-10
 """Steps without a fall of the objective after which the search ends, or sooner where no ratio changes by more."""
 KEPT = 8
 """Mixtures to which steps in turn went too far, whose tangents bound the worst case until one is taken wholly."""
+NEAR = 1e-4
+"""Weight, relative to the objective, of the term sum_i (s_i - p_i)^2 / 2 p_i in every program. Of equally good mixtures
+the nearest is then the next, so that the steps along a flat objective do not leap across a KL ball and out of it."""
 TOLERANCES = (1e-12, 1e-10, 1e-8)
 """Of the solver: the first that it reaches."""
 ENOUGH = 1e-4
@@ -49,12 +52,16 @@ class _Model(NamedTuple):
     fall: float
 
 
-def descended(goal: Goal, start: FloatArray) -> FloatArray:
-    """Where the programs lead from a mixture (M,), which need not be within the bounds; `start` where they fail."""
+def descended(goal: Goal, start: FloatArray) -> list[FloatArray]:
+    """Where the programs lead from a mixture (M,), which need not be within the bounds; `start` where they fail.
+
+    The last mixtures, the newest first: the objective cannot tell these apart, but a proof at a ratio that is nearly
+    none can, and a program that the solver left less exact may have led away from it again.
+    """
     bounds = goal.within
     inside = np.clip(start, np.maximum(bounds.lower, LEAST), np.maximum(bounds.upper, LEAST))
     p = np.where(bounds.movable, inside, bounds.lower)
-    w, pull, idle, least, kept, cuts = _first_weights(goal, p), 0.0, 0, np.inf, p, []
+    w, pull, idle, least, cuts, last = goal.active(p), 0.0, 0, np.inf, [], [p]
     for _ in range(STEPS):
         inside = bounds.violation(p) <= 1e2 * FEASIBLE
         tried = (_model(goal, [p, *cuts], w, pull, part) for part in SHRINK[: 1 if inside else None])
@@ -69,22 +76,13 @@ def descended(goal: Goal, start: FloatArray) -> FloatArray:
             found = _merit(goal, p + share * step, pull)
         cuts = [*cuts, model.p][-KEPT:] if goal.worst and share < 1 else []
         p = p + share * step
+        last = [p, *last[:IDLE]]
         # A ratio that is nearly none needs a few more steps than the objective can tell.
         better = not inside or found < least - rounding
-        idle, least, kept = (0, found, p) if better else (idle + 1, least, kept)
+        idle, least = (0, found) if better else (idle + 1, least)
         if idle == IDLE or (idle and np.all(np.abs(share * step) <= STILL * p)):
             break
-    if goal.total(p) > least * (1 + STILL):  # steps along a flat face end anywhere
-        p = kept
-    return p if bounds.violation(p) <= FEASIBLE else start
-
-
-def _first_weights(goal: Goal, p: FloatArray) -> FloatArray:
-    """Weights (K,) of the curvature: all targets' for the mean, for the worst case that of the largest loss."""
-    if not goal.worst:
-        return goal.w
-    top = np.nan_to_num(goal.w * goal.law.losses(p)).argmax()
-    return np.where(np.arange(len(goal.w)) == top, goal.w, 0.0)
+    return last if bounds.violation(p) <= FEASIBLE else [start]
 
 
 def _merit(goal: Goal, p: FloatArray, pull: float) -> float:
@@ -97,20 +95,16 @@ def _merit(goal: Goal, p: FloatArray, pull: float) -> float:
 def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shrink: float) -> _Model | None:
     """The quadratic program at the first of the points (M,), solved, with tangents of the worst case at all of them;
     None where a number is not finite or the solver fails."""
-    p, ball, movable, counted = points[0], goal.within.ball, goal.within.movable, np.flatnonzero(goal.w > 0)
-    M, tangents = len(p), [(goal.pieces.jacobian(q)[:, counted] * goal.w[counted]).T for q in points]
-    heights = [goal.w[counted] * goal.law.losses(q)[counted] for q in points]
-    heights = np.concatenate([h + t @ (p - q) for h, t, q in zip(heights, tangents, points, strict=True)])
-    gradient = goal.penalty_gradient(p) + (0.0 if goal.worst else tangents[0].sum(axis=0))
-    slopes = np.concatenate(tangents)
-    gradient, slopes = np.where(movable, gradient, 0.0), np.where(movable, slopes, 0.0)
+    p, ball, movable, counted = points[0], goal.within.ball, goal.within.movable, goal.w > 0
+    gradient, tangents = goal.linearised(points)
+    unit = max(float((np.abs(tangents.slopes) @ p).max(initial=1e-300)), float(np.abs(gradient) @ p))
     curved = ball is not None and ball.kind == "kl"
-    H = goal.pieces.hessian(p, w) + np.diag((goal.kl + (pull if curved else 0.0)) / np.maximum(p, TINY))
+    H = goal.pieces.hessian(p, w) + np.diag((goal.kl + (pull if curved else 0.0) + NEAR * unit) / np.maximum(p, TINY))
     H = np.where(movable & movable[:, None], H, 0.0)
-    if not (np.isfinite(H).all() and np.isfinite(gradient).all() and np.isfinite(slopes).all()):
+    if not np.isfinite(H).all():
         return None
-    unit = max(float((np.abs(slopes) @ p).max()), float(np.abs(gradient) @ p), 1e-300)
-    A, b, equalities = _rows(goal, p, shrink, slopes / unit, (heights.max() - heights) / unit)
+    A, b, equalities = _rows(goal.within, p, shrink, tangents.over(unit, p))
+    M, K = len(p), len(tangents.limits)
     more = A.shape[1] - M
     # Variables of like curvature: a step of a tiny ratio is tiny, and must be as exact as the others.
     scale = np.append(1 / np.sqrt(np.maximum(H.diagonal() / unit, 1.0)), np.ones(more))
@@ -124,30 +118,25 @@ def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shr
     x, duals = solved
     if goal.worst:
         w = np.zeros_like(goal.w)
-        shares = np.maximum(duals[-len(heights) :], 0.0).reshape(len(points), -1).sum(axis=0)
+        shares = np.maximum(duals[-K:], 0.0).reshape(len(points), -1).sum(axis=0)
         w[counted] = goal.w[counted] * shares
     fall = -unit * float(cost @ x + x @ quadratic @ x / 2)
-    return _Model(p + (scale * x)[:M], w, unit * float(duals[-len(heights) * goal.worst - 1]) if curved else 0.0, fall)
+    return _Model(p + (scale * x)[:M], w, unit * float(duals[-K - 1]) if curved else 0.0, fall)
 
 
-def _rows(
-    goal: Goal, p: FloatArray, shrink: float, slopes: FloatArray, below: FloatArray
-) -> tuple[FloatArray, FloatArray, int]:
+def _rows(bounds: Polytope, p: FloatArray, shrink: float, tangents: Tangents) -> tuple[FloatArray, FloatArray, int]:
     """Rows and limits over x = (s - p, v, t), and how many, the first, are equalities; those of the ball and then of
     the targets are the last."""
-    bounds, M, top = goal.within, len(p), int(goal.worst)
-    rows, limits, equal = bounds.written(p)
-    parts, limits = rows.shape[1] - M, limits - rows[:, :M] @ p
+    rows, limits, equal = bounds.written(p, tangents)
+    limits = limits - rows[:, : len(p)] @ p
     least = np.where(bounds.movable, np.maximum(bounds.lower - p, (shrink - 1) * p), 0.0)
     most = np.where(bounds.movable, bounds.upper - p, 0.0)
-    box = np.concatenate([-np.eye(M), np.eye(M)])
-    wide = [rows[:equal], np.pad(box, ((0, 0), (0, parts))), rows[equal:]]
-    matrix = np.pad(np.concatenate(wide), ((0, 0), (0, top)))
-    sides = [limits[:equal], -least, most, limits[equal:]]
-    if top:
-        targets = np.hstack([slopes, np.zeros((len(slopes), parts)), -np.ones((len(slopes), 1))])
-        matrix, sides = np.concatenate([matrix, targets]), [*sides, below]
-    return matrix, np.concatenate(sides), equal
+    box = np.eye(len(p), rows.shape[1])
+    return (
+        np.concatenate([rows[:equal], -box, box, rows[equal:]]),
+        np.concatenate([limits[:equal], -least, most, limits[equal:]]),
+        equal,
+    )
 
 
 def _solved(

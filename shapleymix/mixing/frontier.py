@@ -18,9 +18,9 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.display import Columns
-from shapleymix.errors import Fault, SolveError, UsageError, did_you_mean
+from shapleymix.errors import SolveError, UsageError
 from shapleymix.mixing.answer import common_fields
-from shapleymix.mixing.bounds import families_of, labels_between
+from shapleymix.mixing.bounds import families_of, labels_between, members_of
 from shapleymix.mixing.goal import MEAN, Weights
 from shapleymix.mixing.mixture import Answer
 from shapleymix.mixing.proof import Certificate, Proof
@@ -168,15 +168,7 @@ def _targets_of(side: str, targets: tuple[str, ...], families: Mapping[str, tupl
     if side.strip() == REST and REST not in targets:
         return None
     labels = labels_between(side, (*targets, *families))
-    faults = [
-        Fault(f"frontier: {name!r} is no target", value=name, hint=did_you_mean(name, (*targets, *families)))
-        for name in labels
-        if name not in targets and name not in families
-    ]
-    if faults:
-        raise UsageError.of(faults, "the sides of the frontier")
-    members = [one for name in labels for one in ((name,) if name in targets else families[name])]
-    return tuple(dict.fromkeys(members))
+    return members_of(labels, targets, families, "frontier", "target")
 
 
 def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weights) -> FloatArray:

@@ -14,8 +14,8 @@ import numpy as np
 
 from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
 from shapleymix.files import is_table_name
-from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.polytope import Polytope, divergence, divergence_gradient
+from shapleymix.laws.pieces import Pieces, product
+from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, read_languages
 from shapleymix.tables.words import amounts, parse_number, parse_positive
@@ -78,7 +78,7 @@ def weights_of(
         ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights. Targets without
         a number get 0, which the notices say.
     alone : array (M, K), optional
-        Predicted losses of monolingual models, source by target; None if the law has none.
+        Predicted losses of monolingual models, source by target; needed for `normalized`.
     monolingual : mapping or str, optional
         Measured losses of monolingual models for `normalized`; where absent, the law predicts them.
 
@@ -106,10 +106,8 @@ def _normalized(
     targets: tuple[str, ...], sources: tuple[str, ...], alone: FloatArray | None, measured: FloatArray
 ) -> Weights:
     """Inverse monolingual losses: measured (K,) where given, else predicted at the mixture of that language alone."""
-    predicted = np.full(len(targets), np.nan)
-    for j, target in enumerate(targets):
-        if alone is not None and target in sources:
-            predicted[j] = alone[sources.index(target), j]
+    assert alone is not None
+    predicted = np.array([alone[sources.index(one), j] if one in sources else np.nan for j, one in enumerate(targets)])
     losses, known = np.where(np.isnan(measured), predicted, measured), ~np.isnan(measured)
     faults = [
         Fault(f"target {target!r} has no monolingual loss", hint="give its measured one, or use other weights")
@@ -208,6 +206,29 @@ class Goal:
     def total(self, p: FloatArray) -> float:
         """What is minimised, at one mixture: loss and penalty."""
         return float(self.value(p)) + self.penalty(p)
+
+    def active(self, p: FloatArray) -> FloatArray:
+        """Weights (K,) at a mixture: all for the mean, for the worst case that of the largest weighted loss alone."""
+        if not self.worst:
+            return self.w
+        top = product(self.w, self.law.losses(p)).argmax()
+        return np.where(np.arange(len(self.w)) == top, self.w, 0.0)
+
+    def linearised(self, points: Sequence[FloatArray]) -> tuple[FloatArray, Tangents]:
+        """The slope (M,) at the first mixture of all but the worst case, and tangents of that at all the mixtures.
+
+        Both are flat in ratios that cannot move, and where a slope is infinite.
+        """
+        counted, movable, each = self.w > 0, self.within.movable, []
+        for p in points:
+            slopes = (self.pieces.jacobian(p)[:, counted] * self.w[counted]).T
+            slopes = np.where(movable & np.isfinite(slopes), slopes, 0.0)
+            each.append(Tangents(slopes, slopes @ p - self.w[counted] * self.law.losses(p)[counted]))
+        slope = self.penalty_gradient(points[0])
+        slope = np.where(movable & np.isfinite(slope), slope, 0.0)
+        if not self.worst:
+            return slope + each[0].slopes.sum(axis=0), Tangents(np.zeros((0, len(slope))), np.zeros(0))
+        return slope, Tangents(*map(np.concatenate, zip(*each, strict=True)))
 
     def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Gradient (M,) of the weighted sum of losses and of the penalty; -inf where a slope at ratio zero is."""

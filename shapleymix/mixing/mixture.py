@@ -14,7 +14,6 @@ import numpy as np
 from shapleymix.display import Columns, Tabular, cut, text_table
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
-from shapleymix.mixing.polytope import FEASIBLE
 from shapleymix.mixing.proof import Certificate
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.words import format_size
@@ -277,15 +276,6 @@ class Mixture(Answer):
     N_high: float = np.nan
     D_low: float = np.nan
     D_high: float = np.nan
-
-    def __post_init__(self) -> None:
-        if not (self.p >= -FEASIBLE).all() or not abs(self.p.sum() - 1) <= 1e-6:
-            raise ValueError("p is no mixture: its ratios are not 0 or more with a sum of 1")
-        if not (0 < self.N < np.inf and 0 < self.D < np.inf):
-            raise ValueError(f"N = {self.N:g} and D = {self.D:g} are not both positive and finite")
-        for other in (*self.baselines, *self.what_if):
-            if other.p.shape != self.p.shape:
-                raise ValueError(f"{other.name} has {other.p.size} ratios for {self.p.size} sources")
 
     def columns(self) -> Columns:
         """One row per source."""

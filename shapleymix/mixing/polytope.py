@@ -62,10 +62,15 @@ class Duals(NamedTuple):
 
 
 class Tangents(NamedTuple):
-    """`heights + slopes (s - p)` are below the weighted losses of K targets, whose largest is minimised."""
+    """`slopes . s - limits` (K,) are below the weighted losses whose largest, t, is minimised."""
 
-    heights: FloatArray
     slopes: FloatArray
+    limits: FloatArray
+
+    def over(self, unit: float, p: FloatArray) -> Tangents:
+        """The same in another unit, counted from the largest at a mixture (M,)."""
+        top = (self.slopes @ p - self.limits).max(initial=-np.inf)
+        return Tangents(self.slopes / unit, (self.limits + top) / unit)
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ class Polytope:
         return max(float(np.concatenate([*parts, ball]).max()), 0.0)
 
     def minimise_linear(
-        self, cost: FloatArray, tangents: Tangents | None = None, at: FloatArray | None = None
+        self, cost: FloatArray, at: FloatArray | None = None, tangents: Tangents | None = None
     ) -> tuple[FloatArray, Duals] | None:
         """The mixture (M,) at which `cost . s` plus the largest tangent is least, and the duals.
 
@@ -164,30 +169,22 @@ class Polytope:
         ----------
         cost : array (M,)
             Cost of a unit of each ratio.
-        tangents : Tangents, optional
-            Those of the worst case, at the mixture `at`.
-        at : array (M,), optional
-            The mixture at which a KL ball is replaced by its tangent, KL(s) >= KL(p) + grad KL(p) . (s - p).
+        at, tangents : see `written`
 
         Returns
         -------
         None where no mixture is within the bounds, or the program fails.
         """
-        M, K = len(cost), 0 if tangents is None else len(tangents.heights)
-        matrix, limits, equal = self.written(at)
-        extra, top = matrix.shape[1] - M, int(K > 0)
-        below, most = [np.pad(matrix[equal:], ((0, 0), (0, top)))], [limits[equal:]]
-        if tangents is not None and at is not None:
-            below.append(np.column_stack([tangents.slopes, np.zeros((K, extra)), -np.ones(K)]))
-            most.append(tangents.slopes @ at - tangents.heights)
-        box = [*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(0, None)] * extra, *[(None, None)] * top]
+        M, K = len(cost), 0 if tangents is None else len(tangents.limits)
+        matrix, limits, equal = self.written(at, tangents)
+        more = matrix.shape[1] - M
         found = linprog(
-            np.concatenate([cost, np.zeros(extra), np.ones(top)]),
-            A_ub=np.concatenate(below),
-            b_ub=np.concatenate(most),
-            A_eq=np.pad(matrix[:equal], ((0, 0), (0, top))),
+            np.append(cost, np.arange(more) == more - 1 if K else np.zeros(more)),
+            A_ub=matrix[equal:],
+            b_ub=limits[equal:],
+            A_eq=matrix[:equal],
             b_eq=limits[:equal],
-            bounds=box,
+            bounds=[*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(None, None)] * more],
             method="highs",
             options=EXACT,
         )
@@ -195,30 +192,41 @@ class Polytope:
             return None
         duals = -np.concatenate([found.eqlin.marginals, np.minimum(found.ineqlin.marginals, 0.0)])
         places, signs, _ = self._sides()
-        of_sums, of_ball, of_targets = np.split(duals[1:], [len(places), len(matrix) - 1])
+        of_sums, of_ball, of_targets = np.split(duals[1:], [len(places), len(matrix) - 1 - K])
         of_rows = np.zeros(len(self.rows))
         np.add.at(of_rows, places, -signs * of_sums)
         return np.asarray(found.x[:M]), Duals(of_rows, *self._of_ball(of_ball, at), of_targets)
 
-    def written(self, at: FloatArray | None = None) -> tuple[FloatArray, FloatArray, int]:
-        """The bounds but those on single ratios as rows over (s, v) with v >= |s - center| for an L1 ball.
+    def written(
+        self, at: FloatArray | None = None, tangents: Tangents | None = None
+    ) -> tuple[FloatArray, FloatArray, int]:
+        """The bounds but those on single ratios as rows over (s, v, t) with v >= |s - center| for an L1 ball.
 
         Parameters
         ----------
         at : array (M,), optional
-            The mixture at which a KL ball is replaced by its tangent; None leaves it out.
+            The mixture at which a KL ball is replaced by its tangent, KL(s) >= KL(p) + grad KL(p) . (s - p); None
+            leaves it out.
+        tangents : Tangents, optional
+            Those of the worst case, t; without any there is no t.
 
         Returns
         -------
-        Rows, which times (s, v) are at most the limits; these; and how many rows, the first, equal theirs. The unit sum
-        comes first, then sums with one value, other sums, and the rows of the ball.
+        Rows, which times (s, v, t) are at most the limits; these; and how many rows, the first, equal theirs. The unit
+        sum comes first, then sums with one value, other sums, the rows of the ball, and those of the tangents.
         """
         places, signs, equal = self._sides()
         ball, ball_limits = self._ball_rows(at)
         sums = np.concatenate([np.ones((1, len(self.sources))), signs[:, None] * self.rows[places]])
         limits = np.where(signs < 0, -self.row_low[places], self.row_high[places])
-        wide = np.pad(sums, ((0, 0), (0, ball.shape[1] - sums.shape[1])))
-        return np.concatenate([wide, ball]), np.concatenate([[1.0], limits, ball_limits]), 1 + equal
+        matrix = np.concatenate([np.pad(sums, ((0, 0), (0, ball.shape[1] - sums.shape[1]))), ball])
+        limits = np.concatenate([[1.0], limits, ball_limits])
+        if tangents is not None and len(tangents.limits):
+            below = np.pad(tangents.slopes, ((0, 0), (0, matrix.shape[1] - sums.shape[1])))
+            top = np.repeat([0.0, -1.0], [len(matrix), len(below)])
+            matrix = np.column_stack([np.concatenate([matrix, below]), top])
+            limits = np.concatenate([limits, tangents.limits])
+        return matrix, limits, 1 + equal
 
     def _sides(self) -> tuple[IntArray, FloatArray, int]:
         """Places of the sides of rows that bound, those of equalities first; -1 for a floor, else 1; how many equal."""
@@ -329,21 +337,13 @@ class Polytope:
         faults = []
         for kind, bound, sign, change in sides:
             for i in np.flatnonzero(change > FEASIBLE).tolist():
-                why = f" ({origins[kind][i]})" if i < M else ""
-                message = (
-                    f"the {kind} {bound[i]:.4g}{why} of {names[i]} cannot hold with the others, by {change[i]:.4g}"
-                )
-                hint = f"change it to {bound[i] + sign * change[i]:.4g}{self._as_epochs(kind, i, change[i])}"
-                faults.append(Fault(message, value=f"{change[i]:.6g}", hint=hint))
+                why, other = origins[kind][i] if i < M else "", bound[i] + sign * change[i]
+                named = f"the {kind} {bound[i]:.4g}{why and f' ({why})'} of {names[i]}"
+                epochs = kind == "cap" and why == TOKENS and bound[i] > 0
+                hint = f"change it to {other:.4g}" + (f" ({other / bound[i]:.3g} times the epochs)" if epochs else "")
+                text = f"{named} cannot hold with the others, by {change[i]:.4g}"
+                faults.append(Fault(text, value=f"{change[i]:.6g}", hint=hint))
         return faults
-
-    def _as_epochs(self, kind: str, i: int, change: float) -> str:
-        """What a higher cap means where it follows from tokens."""
-        supply = self.supply
-        if kind != "cap" or i >= len(self.sources) or supply is None or not supply.available[i] > 0:
-            return ""
-        needed = (self.upper[i] + change) * supply.D / supply.available[i]
-        return f" ({needed:.3g} epochs of its {format_size(supply.available[i])} tokens)"
 
     def _too_far(self, ball: Ball) -> list[Fault]:
         """Whether no mixture within the other bounds is near enough to the centre."""

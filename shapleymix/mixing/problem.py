@@ -1,4 +1,4 @@
-"""The front door: a question about mixtures is written down once, by `problem`, and what_ifs_of in several ways.
+"""The front door: a question about mixtures is written down once, by `problem`, and answered in several ways.
 
 >>> question = problem(fit, "243M", "100B", available={"en": "5T", "fi": "20B"}, max_epochs=4)
 >>> question.solve(), question.with_tokens("fi+20B").solve(), question.compare(["uniform", "natural"])
@@ -357,14 +357,13 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
 
 def _require_told(fit: Any) -> None:
     """Refuse a fit whose runs do not tell how the loss falls with N or D: what is assumed would choose the split."""
-    law, held = getattr(fit, "law", None), dict(getattr(fit, "held", None) or {})
+    of_budget, held = getattr(getattr(fit, "law", None), "of_budget", None), getattr(fit, "held", None) or {}
     for name in ("N", "D"):
-        symbols = law.of_budget(name) if law is not None and hasattr(law, "of_budget") else ()
-        span = getattr(fit, f"{name}_range", None)
+        symbols, span = () if of_budget is None else of_budget(name), getattr(fit, f"{name}_range", None)
         why = next((f"{symbol}: {held[symbol]}" for symbol in symbols if symbol in held), "")
         if not why and span is not None and not span[1] > span[0]:
             why = f"all have one {name}"
-        if not why and law is not None and hasattr(law, "of_budget") and not symbols:
+        if not why and of_budget is not None and not symbols:
             why = f"the law has no term in {name}"
         if why:
             message = f"the runs do not show how the loss falls with {name} ({why}): no compute-optimal split"

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -22,12 +23,10 @@ from shapleymix.mixing.cone import affine_rows
 from shapleymix.mixing.goal import MEAN, NORMALIZED, UNWEIGHTED, WORST, Goal, Weights, weights_of
 from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.languages import Languages, languages_of
+from shapleymix.tables.languages import languages_of
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.words import parse_choice, parse_level, parse_number, parse_ratio, parse_whole
 
-BOUNDS = ("caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups", "near", "within")
-"""The keywords of a question that make its bounds, beside `distance`."""
 BELOW = 0.1
 """Share of the smallest ratio that any run had of a language to which an optimum may go where no run was without it."""
 LEAST_SHARE = 1e-6
@@ -134,13 +133,10 @@ class Question:
 
     def with_available(self, available: FloatArray) -> Self:
         """The same with these unique tokens (M,), NaN for no limit; an anchor and a ball stay where they are."""
-        sources, ball, languages = self.within.sources, self.within.ball, self.asked["languages"]
-        if isinstance(languages, Languages):
-            known = dict(zip(sources, available.tolist(), strict=True))
-            tokens = np.array([known.get(name, np.nan) for name in languages.names], dtype=np.float64)
-            languages = replace(languages, available_tokens=tokens)
+        sources, ball, table = self.within.sources, self.within.ball, self.asked["languages"]
+        nowhere = None if table is None else np.full(len(table.names), np.nan)
         fixed = {
-            "languages": languages,
+            "languages": None if table is None else replace(table, available_tokens=nowhere),
             "available": {name: available[i] for i, name in enumerate(sources) if np.isfinite(available[i])},
             "near": None if ball is None else ball.center,
             "anchor": self.goal.anchor,
@@ -214,7 +210,7 @@ def _bounds(fit: Any, D: float, asked: Mapping[str, Any]) -> tuple[Polytope, Flo
     """The bounds but for those that cvxpy writes, and the anchor (M,) of the pull."""
     unseen = () if asked["allow_unseen"] else tuple(getattr(fit, "unseen", ()))
     usual = DEFAULT_EPOCHS if getattr(fit, "repetition", None) is None else np.inf
-    bounds = {name: asked[name] for name in (*BOUNDS, "distance")}
+    bounds = {name: asked[name] for name in signature(polytope_of).parameters if name in asked}
     within = polytope_of(tuple(fit.sources), D, unseen=unseen, usual_epochs=usual, **bounds)
     anchor, ball = None, within.ball
     if asked["kl"] > 0:
@@ -291,16 +287,10 @@ def _with_absent(pieces: Pieces, surface: Surface, within: Polytope) -> Pieces:
     if absent is None or not there.any():
         return pieces
 
-    def mixed(one: FloatArray | None, other: FloatArray | None, usual: float) -> FloatArray | None:
-        both = [usual if known is None else known for known in (other, one)]
-        return None if one is None and other is None else np.where(there, both[0], both[1])
-
-    return replace(
-        pieces,
-        floor=np.where(there, absent.floor, pieces.floor),
-        scale=np.where(there, absent.scale, pieces.scale),
-        gamma=np.where(there, absent.gamma, pieces.gamma),
-        phi=np.where(there, absent.phi, pieces.phi),
-        s=mixed(pieces.s, absent.s, 1.0),
-        base=mixed(pieces.base, absent.base, 0.0),
-    )
+    usual, changed = {"s": 1.0, "base": 0.0}, {}
+    for name in ("floor", "scale", "gamma", "phi", "s", "base"):
+        other, one = (getattr(known, name) for known in (absent, pieces))
+        if other is not None or one is not None:
+            sides = (usual[name] if known is None else known for known in (other, one))
+            changed[name] = np.where(there, *sides)
+    return replace(pieces, **changed)

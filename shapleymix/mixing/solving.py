@@ -51,8 +51,8 @@ def search(goal: Goal, seed: int) -> FloatArray:
         share = SHRINK ** (round_ + 1)
         near = (1 - share) * best[rng.integers(len(best), size=POOL)] + share * _mixed(rng, vertices)
         best = ranked(np.concatenate([best, near]))
-    downhill = descended if isinstance(goal.law, Pieces) else _refined
-    return min([*best, *(downhill(goal, p) for p in best)], key=goal.total)
+    lower = [descended(goal, p)[0] if isinstance(goal.law, Pieces) else _refined(goal, p) for p in best]
+    return min([*best, *lower], key=goal.total)
 
 
 def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArray:
@@ -121,7 +121,7 @@ def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[tuple[Proof, str]]:
         If no engine finds a mixture within the bounds.
     """
     if any(not isinstance(goal.law, Pieces) or not is_convex(goal) for goal in goals):
-        return [_searched(goal, seed) for goal in goals]
+        return [(unproved(goal, _snapped(goal, search(goal, seed))), SEARCH) for goal in goals]
     if all(goal.is_boxed for goal in goals):
         found = zip(goals, _batch(goals), strict=True)
         return [(_best(goal, [_snapped(goal, p), p], BARRIER), BARRIER) for goal, p in found]
@@ -154,23 +154,22 @@ def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray
         lower, upper, w = (np.broadcast_to(side, (count, len(side))) for side in (within.lower, within.upper, goal.w))
         return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tolerance=OF_REPLICATES)
     members = [replace(goal, law=flat.take(member)) for member in range(len(flat.floor))]
-    return np.stack([solve_cone(one) if one.cone_constraints else descended(one, start) for one in members])
+    return np.stack([solve_cone(one) if one.cone_constraints else descended(one, start)[0] for one in members])
 
 
 def stacked(members: Sequence[Pieces]) -> Pieces:
     """Pieces of several budgets with one more leading axis."""
-    if any(member.unique is not None for member in members):
-        limitless = np.full(members[0].n_sources, np.inf)
-        none = {"unique": limitless, "rate": np.zeros_like(limitless)}
-        members = [member if member.unique is not None else replace(member, **none) for member in members]
-    if any(member.harm is not None for member in members):
-        members = [one if one.harm is not None else replace(one, harm=np.zeros_like(one.phi)) for one in members]
-    first = members[0]
+    first, none = members[0], np.zeros_like(members[0].phi)
     if all(member is first for member in members) and not first.batch:
         return first
+    missing = {"unique": np.full(first.n_sources, np.inf), "rate": none[..., 0], "harm": none}
     names = [field.name for field in fields(first) if field.name not in ("form", "curves")]
-    values = {name: [getattr(member, name) for member in members] for name in names}
-    return replace(first, **{name: np.stack(list(each)) for name, each in values.items() if each[0] is not None})
+    stacks = {}
+    for name in names:
+        values = [getattr(member, name) for member in members]
+        if any(value is not None for value in values):
+            stacks[name] = np.stack([missing[name] if value is None else value for value in values])
+    return replace(first, **stacks)
 
 
 def _batch(goals: Sequence[Goal]) -> FloatArray:
@@ -186,13 +185,8 @@ def _apart(goal: Goal) -> tuple[Proof, str]:
     """The optimum where bounds are more than a box, or the worst case is asked for."""
     if goal.cone_constraints:
         return _best(goal, [solve_cone(goal)], CONE), CONE
-    p = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
-    return _best(goal, [_snapped(goal, p), p], DESCENT), DESCENT
-
-
-def _searched(goal: Goal, seed: int) -> tuple[Proof, str]:
-    p = search(goal, seed)
-    return unproved(goal, _snapped(goal, p)), SEARCH
+    found = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
+    return _best(goal, [_snapped(goal, found[0]), *found], DESCENT), DESCENT
 
 
 def _best(goal: Goal, candidates: Iterable[FloatArray], engine: str) -> Proof:

@@ -67,7 +67,7 @@ def goal_of(seed: int) -> Goal:
 def others(area: Polytope, p: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Mixtures within the bounds: corners of them, and mixtures of these and the optimum."""
     for _ in range(8):
-        found = area.minimise_linear(rng.normal(size=len(p)), at=None if area.ball is None else area.ball.center)
+        found = area.minimise_linear(rng.normal(size=len(p)), None if area.ball is None else area.ball.center)
         if found is not None:
             share = rng.choice([1e-4, 0.1, 1])
             yield share * found[0] + (1 - share) * p
@@ -90,5 +90,6 @@ def check(seed: int) -> None:
 
 
 def test_no_mixture_is_better_than_the_proof_says(campaign: Any) -> None:
-    check(175)  # a target without a multiplier is steep: its worst case crept
+    for seed in (175, 3790, 279072):  # a steep target without a multiplier, a flat worst case, a flat mean in a ball
+        check(seed)
     campaign(PROBLEMS, st.integers(0, 2**32), check)
