@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.pieces import Pieces
@@ -36,8 +37,9 @@ NARROW = 1e-13
 NONE = 1e-300
 TINY = 1e-150
 """Stands for ratio zero where a slope is infinite there, so that it is merely huge."""
+LARGE = 48
+POTRF, POTRS = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 RIDGE = 1e-14
-MENDING = 1e-10
 SMALLEST = 1e-200
 STEPS = 4
 WALL = 1e200
@@ -143,7 +145,7 @@ def _iterate(smooth: Objective, p: FloatArray, lower: FloatArray, upper: FloatAr
     state = _start(smooth, local, p, lower, upper)
     goal = FIRST_GAP
     for iteration in range(MAX_ITERATIONS + 1):
-        gap, scale = _excess(-state.pull, state.p, lower, upper), local.level
+        gap, scale = _bound(state), local.level
         near = gap <= goal * scale
         if 2 * np.count_nonzero(near) >= len(near) or iteration == MAX_ITERATIONS:
             if not np.isfinite(gap).all():
@@ -177,6 +179,12 @@ def _start(smooth: Objective, local: Derivatives, p: FloatArray, lower: FloatArr
     center = np.maximum(spread, 1e-6 * np.maximum(local.level[:, None], 1e-190)) / total
     dual = np.where(movable > 0, center / room, NONE)
     return _State(p, room, dual, price, pull, movable, np.maximum(_sums(movable), 1.0))
+
+
+def _bound(state: _State) -> FloatArray:
+    """Excess over the minimum, at most: the linearised objective against its dual at the current price."""
+    size = state.p.shape[1]
+    return _sum(np.maximum(-state.pull * state.room[:, :size], state.pull * state.room[:, size:]))
 
 
 def _step(smooth: Objective, local: Derivatives, state: _State) -> tuple[_State, Derivatives]:
@@ -250,7 +258,7 @@ class Derivatives(NamedTuple):
     gradient: FloatArray
     inner: FloatArray
     second: FloatArray
-    diagonal: FloatArray
+    diagonal: FloatArray | None
     level: FloatArray
 
     def hessian(self) -> FloatArray:
@@ -260,7 +268,9 @@ class Derivatives(NamedTuple):
         diagonal = _diagonals(matrix)
         # Sources that do the same for every target leave it singular; the ridge changes the path only.
         diagonal *= 1 + RIDGE
-        diagonal += self.diagonal + SMALLEST
+        diagonal += SMALLEST
+        if self.diagonal is not None:
+            diagonal += self.diagonal
         return matrix
 
 
@@ -284,15 +294,16 @@ class Objective(NamedTuple):
         if not self.free.all():
             inner = inner * self.free[:, :, None]
         gradient = _weigh(inner, first)
-        diagonal = np.zeros_like(p) if at.bend is None else _weigh(at.bend, first) * self.free
+        diagonal = None if at.bend is None else _weigh(at.bend, first) * self.free
         level = _sum(np.abs(gradient) * inside)
         if at.push is not None and at.bow is not None:  # where harm and worth cancel, the level is still that of both
             push = _weigh(at.push, self.w) * self.free
             gradient, level = gradient + push, level + _sum(push * inside)
-            diagonal = diagonal + _weigh(at.bow, self.w) * self.free
+            diagonal = (0.0 if diagonal is None else diagonal) + _weigh(at.bow, self.w) * self.free
         if self.kl > 0:
             gradient = gradient + self.free * self.kl * (np.log(inside) + 1 - self.log_anchor)
-            diagonal, level = diagonal + self.free * self.kl / inside, level + self.kl
+            bend = self.free * self.kl / inside
+            diagonal, level = bend if diagonal is None else diagonal + bend, level + self.kl
         return Derivatives(gradient, inner, self.w * at.second, diagonal, level)
 
     def take(self, rows: BoolArray) -> Objective:
@@ -315,23 +326,48 @@ class Factor:
     """The matrices (B, M, M), symmetric positive definite, and the rows of the equality, `free` (B, M)."""
 
     def __init__(self, matrix: FloatArray, free: FloatArray) -> None:
-        self._inverse, self._free = _inverse(matrix), free
-        self._along = _weigh(self._inverse, free)
-        self._total = _sums(self._along * free) + 1e-300
+        size = matrix.shape[-1]
+        self._free = free
+        self._apply = _cholesky(matrix) if len(matrix) == 1 or size >= LARGE else _inverse(matrix)
+        self._along = self._apply(free)
+        self._total = np.add.reduce(self._along * free, axis=1, keepdims=True) + 1e-300
 
     def solve(self, pull: FloatArray, excess: FloatArray | float = 0.0) -> tuple[FloatArray, FloatArray]:
         """Move (B, M) with matrix @ move = pull + shift * free and sum(move) = excess; and shift (B, 1)."""
-        raw = _weigh(self._inverse, pull)
-        shift = (excess - _sums(raw * self._free)) / self._total
+        raw = self._apply(pull)
+        shift = (excess - np.add.reduce(raw * self._free, axis=1, keepdims=True)) / self._total
         return raw + shift * self._along, shift
 
 
-def _inverse(matrix: FloatArray) -> FloatArray:
-    """The inverses; where rounding made one matrix singular, a larger ridge mends it."""
+def _inverse(matrix: FloatArray):
     try:
-        return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        return np.asarray(np.linalg.inv(matrix + MENDING * matrix * np.eye(matrix.shape[-1])), dtype=np.float64)
+        inverse = np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factor` mends it
+        return _cholesky(matrix)
+    return lambda pull: (inverse @ pull[:, :, None])[:, :, 0]
+
+
+def _cholesky(matrix: FloatArray):
+    factors = [_factor(member) for member in matrix]
+
+    def apply(pull: FloatArray) -> FloatArray:
+        if len(factors) == 1:
+            return POTRS(factors[0], pull[0], lower=1)[0][None]
+        return np.stack([POTRS(L, b, lower=1)[0] for L, b in zip(factors, pull, strict=True)])
+
+    return apply
+
+
+def _factor(matrix: FloatArray) -> FloatArray:
+    """Cholesky factor; where rounding made the matrix indefinite, the ridge grows until it is not."""
+    ridge = RIDGE * matrix.diagonal().max()
+    for _ in range(12):
+        factor, info = POTRF(matrix, lower=1, clean=0)
+        if info == 0:
+            return factor
+        ridge *= 10
+        matrix = matrix + ridge * np.eye(len(matrix))
+    raise SolveError("the curvature is not finite or not positive", hint="check the law's parameters")
 
 
 def _polished(
@@ -353,29 +389,33 @@ def _polished(
         for _ in range(STEPS):
             trial, multiplier = _newton_on_face(smooth, local, trial, multiplier, lower, upper)
             local = smooth.at(trial)
-            own = _excess(local.gradient - multiplier * smooth.free, trial, lower, upper)
+            own = _face_bound(local.gradient - multiplier * smooth.free, trial, lower, upper)
             if (own <= enough).all():
                 break
-        size = _sum(np.abs(local.gradient * trial))
+        size = np.add.reduce(np.abs(local.gradient * trial), axis=1)
         whole = np.abs(_sum(trial) - 1) < 1e-14 * trial.shape[1] + 1e-13
         better = whole & (own <= np.maximum(gap, 1e-14 * size))
+    if better.all():
+        return _closed(trial, lower, upper), own
     chosen = better[:, None]
     # Rounding may leave the iterate, which is strictly inside, an ulp outside.
     p = np.where(chosen, trial, np.minimum(np.maximum(p, lower), upper))
     return _closed(p, lower, upper), np.where(better, own, gap)
 
 
-def _excess(tilt: FloatArray, p: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+def _face_bound(tilt: FloatArray, p: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """Excess over the minimum at most (B,), by weak duality of the linearised problem, whatever the price.
 
     `tilt` (B, M) is the gradient less the price where a source may move, else zero.
     """
-    return _sum(np.maximum(tilt * (p - lower), tilt * (p - upper)))
+    return np.add.reduce(np.maximum(tilt * (p - lower), tilt * (p - upper)), axis=1)
 
 
 def _closed(p: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """The same mixtures with the rounding of their unit sum put on the source that has the most room."""
-    excess = 1 - _sum(p)
+    excess = 1 - np.add.reduce(p, axis=1)
+    if not np.count_nonzero(excess):
+        return p
     rows, roomiest = np.arange(len(p)), np.minimum(p - lower, upper - p).argmax(axis=1)
     here = rows, roomiest
     p = p.copy()
@@ -393,18 +433,25 @@ def _newton_on_face(
 ) -> tuple[FloatArray, FloatArray]:
     """One step: some sources go to the bounds that they are pushed over, the others where Newton sends them."""
     pull = price * smooth.free - local.gradient
-    matrix = local.hessian()
+    matrix = _finite(local.hessian())
     alone = p + pull / _diagonals(matrix)
     target = np.minimum(np.maximum(alone, lower), upper)
     held = target != alone
     moving = np.where(held, 0.0, smooth.free)
     _diagonals(matrix)[...] += WALL * held
-    excess = 1 - _sums(p)
+    excess = 1 - np.add.reduce(p, axis=1, keepdims=True)
     move, shift = Factor(matrix, moving).solve(np.where(held, WALL * (target - p), pull), excess)
     together = np.minimum(np.maximum(p + move, lower), upper)
     # Where every source is held, nothing tells the price.
     price = price + shift * np.maximum.reduce(moving, axis=1, keepdims=True)
     return np.where(held, target, together), price
+
+
+def _finite(matrix: FloatArray) -> FloatArray:
+    """A wrong guess of the face may have no finite curvature; its bound rejects it later."""
+    if np.isfinite(np.add.reduce(matrix, axis=None)):
+        return matrix
+    return np.where(np.isfinite(matrix).all(axis=(1, 2), keepdims=True), matrix, np.eye(matrix.shape[-1]))
 
 
 def _sum(values: FloatArray) -> FloatArray:
