@@ -26,7 +26,7 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "adapters/shapleymix_io": 1_395,
     "adapters/shapleymix_irds": 4_905,
     "adapters/shapleymix_sweep": 699,
-    "cli/shapleymix_cli": 1_600,
+    "cli/shapleymix_cli": 1_603,
     "cli/shapleymix_view": 925,
     "tests": 15_960,
 }

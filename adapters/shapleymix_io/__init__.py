@@ -21,7 +21,7 @@ A mixture on its way out:
 To add a reader: in `tools` a function that returns a `Table` (by `table_of`, or `table_of_histories` where a tool keeps
 runs with steps), the name of its kind, and in `USUAL` what it calls its columns; in `sources` the line that tells its
 files or addresses from others. To add an export: in `export` a `Format` that states how the trainer draws and writes
-`config`, and its name in `FORMATS`.
+`config`, and its class in `_ALL`, from which `FORMATS` is made.
 """
 
 from __future__ import annotations

@@ -110,11 +110,10 @@ def comparison_view(found: sm.Comparison) -> list[Part]:
     names = {"law": "law", "held-out PE": "PE", "SE": "standard_error", "R2": "R2", "Spearman": "spearman"}
     names |= {"defined": "coverage"} if any(found.entries[place].coverage < 1 for place in scored) else {}
     table: dict[str, list[Any]] = {text: [columns[name][place] for place in ranked] for text, name in names.items()}
-    best = scored.index(ranked[0])
-    table["P(better)"] = [None, *(found.better[scored.index(place), best] for place in ranked[1:])]
+    first, *others = map(scored.index, ranked)
+    table["P(better)"] = [None, *found.better[others, first]]
     failed = [f"{one.law} could not be fitted: {one.error}" for one in found.entries if one.error]
-    design = found.design[:1].upper() + found.design[1:]
-    return [*section(f"{design}, {found.rows:,} rows (P(better): than the first)", table), *failed]
+    return [*section(f"Held out: {found.design}, {found.rows:,} rows (P(better): than the first)", table), *failed]
 
 
 @command(
@@ -230,12 +229,16 @@ def candidates_view(found: sm.Candidates) -> list[Part]:
     noun, entries = "score" if found.measure == "error" else "loss", found.entries
     names, objectives = [one.name for one in entries], [score_or_loss(found, one.objective) for one in entries]
     gained = {name: ["", *column] for name, column in gains(found, entries[1:]).items()}
-    losses = [score_or_loss(found, one.losses).tolist() for one in entries]
-    targets = dict(zip(found.targets, map(list, zip(*losses, strict=True)), strict=True))
+    points = [(place, one) for place in range(len(found.targets)) for one in entries]
+    rows = {
+        "target": [found.targets[place] for place, _ in points],
+        "mixture": [one.name for _, one in points],
+        noun: [score_or_loss(found, one.losses[place]) for place, one in points],
+        **intervals(found, *([getattr(one, end)[place] for place, one in points] for end in ("low", "high"))),
+    }
     title = f"Against {names[0]} at N = {size(found.N)}, D = {size(found.D)} ({found.weights_origin.split(':')[0]})"
-    verdict = [found.verdict] if found.verdict else []
-    losses_table = section(f"Predicted {noun}", {"mixture": names, **targets})
-    return [*section(title, {"mixture": names, f"mean {noun}": objectives, **gained}), *verdict, *losses_table]
+    compared = section(title, {"mixture": names, f"mean {noun}": objectives, **gained})
+    return [*compared, *filter(None, [found.verdict]), *section(f"Predicted {noun}", rows, words=2)]
 
 
 @command(

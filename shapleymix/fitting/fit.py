@@ -435,9 +435,9 @@ class FitAt(Known):
     def outside(self, p: FloatArray) -> BoolArray:
         return self.fit.place(p, *self._budgets(p)).outside
 
-    def warnings(self, p: FloatArray) -> tuple[str, ...]:
+    def warnings(self, p: FloatArray, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         unique = None if self.with_own.supply is None else self.with_own.supply * self.D
-        return self.fit.cautions(p, *self._budgets(p), self.raw(p), unique)
+        return self.fit.cautions(p, *self._budgets(p), self.raw(p), unique, names)
 
     def _budgets(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.full(len(p), self.N), np.full(len(p), self.D)

@@ -235,7 +235,7 @@ class Place:
             far = ": so far from any run that the number is a guess"
         symbols = "".join(f"; {symbol} was held at {value:g}, not fitted" for symbol, value in held.items())
         off = factors > 1
-        of = "" if np.all(off) and len(off) == 1 else f" for {self._those(off)}"
+        of = "" if np.all(off) else f" for {self._those(off)}"
         return f"{name} lies outside of the fitted range {text}{of}, by up to a factor of {factor:.3g}{far}{symbols}"
 
     def _ratio(self) -> str:

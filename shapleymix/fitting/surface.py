@@ -196,7 +196,7 @@ class Known:
         """Which losses (R, K) lie outside of what was fitted."""
         return np.zeros((len(p), len(self.targets)), dtype=bool)
 
-    def warnings(self, p: FloatArray) -> tuple[str, ...]:
+    def warnings(self, p: FloatArray, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """What a reader of the numbers should know."""
         return ()
 
@@ -290,10 +290,10 @@ class Surface:
         found = self.known.outside(p)
         return found if self.score is None else found[:, self.places] | self._uncalibrated(p)
 
-    def warnings(self, p: FloatArray) -> tuple[str, ...]:
-        """What a reader of numbers at these mixtures (R, M) should know."""
+    def warnings(self, p: FloatArray, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """What a reader of numbers at these mixtures (R, M) should know, by the names of these."""
         p = np.atleast_2d(p)
-        return (*self.known.warnings(p), *([] if self.score is None else self._of_scores(p)))
+        return (*self.known.warnings(p, names), *([] if self.score is None else self._of_scores(p)))
 
     def _uncalibrated(self, p: FloatArray) -> BoolArray:
         """Which losses (R, T) lie outside of what their task's curve was drawn through."""

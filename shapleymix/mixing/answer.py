@@ -319,7 +319,7 @@ def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
         known = _compared(one, name, p[row], one.gain(p[row], p[0]))
         entries.append(Candidate(**known, losses=losses[row], low=low[row], high=high[row]))
     entries[0] = replace(entries[0], probability=np.nan)
-    told = surface.warnings(p)
+    told = surface.warnings(p, tuple(named))
     said = common_fields(one, told[:MOST_WARNINGS], (*told[MOST_WARNINGS:], *one.weights.notices))
     return Candidates(**said, weights=one.goal.w, entries=tuple(entries))
 

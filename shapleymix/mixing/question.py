@@ -198,7 +198,7 @@ def checked(asked: dict[str, Any]) -> dict[str, Any]:
         if asked[option] is not None and not there:
             raise UsageError(f"{option} does nothing without {other}", hint=f"give {other}, or leave out {option}")
     if asked["kl"] > 0 and asked["anchor"] is None:
-        raise UsageError("a KL weight needs an anchor mixture", hint="for instance anchor='uniform'")
+        raise UsageError("a KL weight needs an anchor mixture", hint="for instance the anchor uniform")
     if isinstance(score, (str, os.PathLike)):
         from shapleymix.scores import Downstream
 
