@@ -20,7 +20,7 @@ from shapleymix_irds.coverage import Coverage, Overheard
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.probes import Book, Watching
 from shapleymix_irds.schedule import Options, extra_cost
-from shapleymix_irds.sketches import SIGNS, Labels, Side, columns_of, near, share_of_step, side_of, signs
+from shapleymix_irds.sketches import Labels, Side, basis_columns, columns_of, near, share_of_step, side_of
 from shapleymix_irds.world import (
     Arrangement,
     World,
@@ -84,8 +84,8 @@ class Engine:
         Training sequences on which the model is looked at where there is no validation set.
     sides : dict of str to Side
         Of each parameter that is trained, in this evaluation.
-    near, rows : bool, and dict of str to list of tensor
-        Whether the sides have their final matrices, and before that the rows of inputs that were seen.
+    near, spanned : bool, and dict of str to tensor
+        Whether the sides have their final matrices, and before that what inputs span, as far as they were seen.
     train : dict of str to tensor
         Sketches of this rank's training gradients of the step.
     validated : Validated, optional
@@ -146,7 +146,8 @@ class Engine:
     def open(self, seed: int) -> None:
         """Fresh projections, the same on all ranks, of the parameters that are trained now."""
         self.check()
-        self.draw = torch.Generator(self.device).manual_seed(seed % 2**62)
+        draw = torch.Generator(self.device).manual_seed(seed % 2**62)
+        self.mixing = torch.Generator(self.device).manual_seed((seed + self.world.rank + 1) % 2**62)
         vocabularies = {m.num_embeddings for m in self.model.modules() if isinstance(m, nn.Embedding)}
         others = [m for m in self.model.modules() if not isinstance(m, nn.Embedding)]
         shared = {id(each) for m in others for each in m._parameters.values()}
@@ -155,13 +156,13 @@ class Engine:
             rows = parameter.dim() == 2 and parameter.shape[0] in vocabularies
             use = "output" if rows and id(parameter) in shared else "table" if rows else "matrix"
             r = columns_of(tuple(parameter.shape), self.columns, use)
-            self.sides[name] = side_of(tuple(parameter.shape), r, self.draw, self.dtype)
+            self.sides[name] = side_of(tuple(parameter.shape), r, draw, self.dtype)
         self.near = all(side.matrix is None for side in self.sides.values())
         self.release()
 
     def release(self) -> None:
         """Forget what was seen of the step."""
-        self.rows: dict[str, list[Tensor]] = {}
+        self.spanned: Sketches = {}
         self.train: Sketches = {}
         self.validated: Validated | None = None
 
@@ -200,8 +201,8 @@ class Engine:
         ranks = self.world.size
         val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
         mean = self.world.sum(torch.tensor(tokens / ranks**2, dtype=torch.float64, device=self.world.device))
-        share = share_of_step(self.sides.values())
-        return extra_cost(float(mean), val_tokens, share, self.groups if self.coverage.passed else 0)
+        passes = self.groups if self.coverage.passed else 0
+        return extra_cost(float(mean), val_tokens, share_of_step(self.sides.values()), passes)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different
@@ -311,20 +312,16 @@ class Engine:
         """
         if self.near:
             return
-        found, self.near = {}, True
-        self.draw.manual_seed(self.draw.initial_seed() + self.world.rank + 1)
-        for name, side in self.sides.items():
-            if side.matrix is not None:
-                rows = torch.cat(self.rows.get(name, [side.matrix.new_zeros(1, len(side.matrix))]))
-                columns = side.matrix.shape[1] - max(1, side.matrix.shape[1] // SIGNS)
-                found[name] = rows.T @ signs((len(rows), columns), self.draw, rows.dtype)
-        together = self.world.sum(torch.cat([each.flatten() for each in found.values()]))
-        parts = together.split([each.numel() for each in found.values()])
-        for (name, own), part in zip(found.items(), parts, strict=True):
-            matrix = self.sides[name].matrix
-            if matrix is not None and bool(part.any()):
-                matrix.data.copy_(near(matrix, part.view_as(own)))  # which calls of this pass hold already
-        self.rows = {}
+        matrices = {name: side.matrix for name, side in self.sides.items() if side.matrix is not None}
+        empty = {name: m.new_zeros(len(m), basis_columns(m.shape[1])) for name, m in matrices.items()}
+        whole = self.world.sum(torch.cat([self.spanned.get(name, each).flatten() for name, each in empty.items()]))
+        parts = dict(zip(empty, whole.split([each.numel() for each in empty.values()]), strict=True))
+        for shape in {m.shape for m in matrices.values()}:
+            names = [name for name, m in matrices.items() if m.shape == shape]
+            spanned = torch.stack([parts[name].view_as(empty[name]) for name in names])
+            for name, matrix in zip(names, near(torch.stack([matrices[name] for name in names]), spanned), strict=True):
+                matrices[name].data.copy_(matrix)  # which calls of this pass hold already
+        self.near, self.spanned = True, {}
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:
         count = len(self.languages)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.calls import READERS, Routes, Use, View, broadcast_shape, leaves, view_of
-from shapleymix_irds.sketches import Labels, Side, Units, is_stack, matrix_sketch, sorted_units
+from shapleymix_irds.sketches import Labels, Side, Units, basis_columns, is_stack, matrix_sketch, signs, sorted_units
 from shapleymix_irds.world import differentiate, tidy, whole_names
 
 if TYPE_CHECKING:
@@ -257,12 +257,14 @@ class Book:
         return engine.passing or name in engine.coverage.passed or name in engine.arrangement.copies
 
     def note(self, place: Place, x: Tensor, flipped: bool) -> None:
-        """Keep some rows of inputs, where they are what the gradient will be multiplied on."""
-        wanted = not (self.engine.near or torch.compiler.is_compiling()) and x.is_floating_point()
-        if wanted and place.side.matrix is not None and flipped == (place.side.axis == -2):
-            rows = x.detach().reshape(-1, x.shape[-1])
-            rows = rows[:: max(1, len(rows) // NOTED)].to(place.side.matrix.dtype, copy=True)
-            self.engine.rows.setdefault(place.name, []).append(rows)
+        """Before sides are final: random sums of some rows of inputs, where those are what is multiplied with M."""
+        matrix, engine = place.side.matrix, self.engine
+        if matrix is None or engine.near or torch.compiler.is_compiling() or not place.side.of_inputs(x, flipped):
+            return
+        rows = x.detach().reshape(-1, x.shape[-1])
+        rows = rows[:: max(1, len(rows) // NOTED)].to(matrix.dtype)
+        found = rows.T @ signs((len(rows), basis_columns(matrix.shape[1])), engine.mixing, matrix.dtype)
+        engine.spanned[place.name] = engine.spanned.get(place.name, 0) + found
 
 
 class Watching(TorchFunctionMode):
@@ -296,16 +298,11 @@ class Watching(TorchFunctionMode):
         reader = READERS.get(func)
         if reader is None:
             return func(*args, **options)
-        self._learn(func, args)
+        if self.labels.length is None and func in (F.linear, F.embedding) and isinstance(args[0], Tensor):
+            self.labels.learn(args[0])  # the length of sequences, from the first layer
         labels = self.routes.labels_of(args)
         uses = reader(labels, *args, **options)
         return self._probed(uses, labels, func, args, options) if uses else func(*args, **options)
-
-    def _learn(self, func: Any, args: tuple[Any, ...]) -> None:
-        """The length of sequences, from the first layer."""
-        if self.labels.length is None and func in (F.linear, F.embedding) and isinstance(args[0], Tensor):
-            shape = args[0].shape
-            self.labels.learn(shape[:-1] if args[0].is_floating_point() else shape)
 
     def _probed(
         self, uses: list[Use], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
@@ -342,7 +339,9 @@ class Watching(TorchFunctionMode):
             assert use.x is not None
             x, flipped, units = use.x.detach(), (use.kind == "flipped") != view.turned, labels.units(use.x)
             book.note(place, x, flipped)
-            rest = (side.matrix, flipped, use.padding, side.shape[0], side.axis)
+            rest: tuple[Any, ...] = (side.matrix, flipped, use.padding, side.shape[0], side.axis)
+            if side.matrix is not None and book.engine.near and side.of_inputs(x, flipped):
+                x, rest = x @ side.matrix.to(x.dtype), (None, True, *rest[2:])  # while x is at hand
             y = MatrixProbe.apply(y, x, dummy, units.groups, units.slots, *rest)
         else:
             norm = NORMS.get(use.kind, 0)

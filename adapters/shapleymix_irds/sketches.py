@@ -111,9 +111,10 @@ class Labels:
         groups, sequence = self.by_row[rows][:, None], rows // (self.length or 1)
         return Labels(groups, self.count, present=self.present, owners=sequence, sequences=self.batch)
 
-    def learn(self, shape: torch.Size) -> None:
+    def learn(self, x: Tensor) -> None:
         """Take S from the first call that has sequences and tokens in front."""
-        if self.length is None and len(shape) >= 2 and shape[0] == self.batch:
+        shape = x.shape[:-1] if x.is_floating_point() else x.shape
+        if len(shape) >= 2 and shape[0] == self.batch:
             self.length = shape[1]
 
     def lead(self, shape: torch.Size, ids: bool = False) -> int:
@@ -225,6 +226,10 @@ class Side:
         whole = math.prod(self.shape)
         return whole if self.matrix is None else whole // self.matrix.shape[0] * self.matrix.shape[1]
 
+    def of_inputs(self, x: Tensor, flipped: bool) -> bool:
+        """Whether inputs x are on the axis that is multiplied, where a weight has them in front or not."""
+        return x.is_floating_point() and flipped == (self.axis == -2)
+
     def sketch(self, grads: Tensor) -> Tensor:
         """Sketches (..., numbers) of whole gradients (..., *shape), the same as their tokens would have given."""
         grads = grads.to(torch.promote_types(grads.dtype, torch.float32))
@@ -250,12 +255,21 @@ def side_of(shape: tuple[int, ...], r: int, draw: torch.Generator, dtype: torch.
     return Side(shape, signs((shape[axis], r), draw, dtype) * r**-0.5, axis)
 
 
+def basis_columns(columns: int) -> int:
+    """How many columns of M are a basis."""
+    return columns - max(1, columns // SIGNS)
+
+
 def near(given: Tensor, spanned: Tensor) -> Tensor:
-    """M whose first columns are a basis of what `spanned` (I, r - s) has, and the others signs on what is left."""
-    s = given.shape[1] - spanned.shape[1]
+    """M (..., I, r): its first columns are a basis of what `spanned` (..., I, r - s) has, others signs on the rest.
+
+    Where `spanned` is 0, it stays as given: random signs.
+    """
+    s = given.shape[-1] - spanned.shape[-1]
     basis = torch.linalg.qr(spanned).Q
-    rest = torch.sign(given[:, -s:]) * s**-0.5
-    return torch.cat([basis, rest - basis @ (basis.T @ rest)], 1)
+    rest = torch.sign(given[..., -s:]) * s**-0.5
+    drawn = torch.cat([basis, rest - basis @ (basis.mT @ rest)], -1)
+    return torch.where((spanned != 0).any(-1, keepdim=True).any(-2, keepdim=True), drawn, given)
 
 
 def signs(shape: tuple[int, int], draw: torch.Generator, dtype: torch.dtype) -> Tensor:

@@ -176,12 +176,11 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
     for name, share in shares.items():
         if share and name in train and name in others:
             gram += share * (train[name] @ others[name].T)
-    numbers = {"gram": gram}
-    if found is not None:
-        numbers |= {"val_losses": found.losses, "val_tokens": found.tokens}
+    val = {} if found is None else {"val_losses": found.losses, "val_tokens": found.tokens}
     parts = pending.parts / (engine.world.size * pending.calls if pending.mean else 1)
     divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64)
-    return numbers | {"tokens": pending.tokens, "parts": parts, "losses": pending.losses, "divisor": divisor}
+    own = {"tokens": pending.tokens, "parts": parts, "losses": pending.losses, "divisor": divisor}
+    return {"gram": gram, **val, **own}
 
 
 def over_ranks(numbers: dict[str, Tensor], world: World) -> dict[str, Tensor]:
