@@ -65,7 +65,7 @@ class Options:
     total_steps: int | None = None
     ignore_index: int = -100
     unseen_limit: int = 50
-    side: int = 24
+    side: int = 32
     measure_sequences: int = 64
     pass_tokens: int = 8192
 
