@@ -8,8 +8,8 @@ pass at the same weights, where nothing but sketches is differentiated. Products
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -20,7 +20,7 @@ from shapleymix_irds.coverage import Coverage, Overheard
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.probes import Book, Watching
 from shapleymix_irds.schedule import Options, extra_cost
-from shapleymix_irds.sketches import Form, Labels, Layout, gradient_sketch, share_of_step
+from shapleymix_irds.sketches import Labels, Side, basis_columns, columns_of, near, share_of_step, side_of
 from shapleymix_irds.world import (
     Arrangement,
     World,
@@ -33,7 +33,7 @@ from shapleymix_irds.world import (
     named_parameters,
 )
 
-Sketches = dict[str, Tensor]  # (groups, numbers) by the names of the dummies (see `Book`)
+Sketches = dict[str, Tensor]  # (groups, numbers) by the names of parameters
 
 
 @dataclass
@@ -74,12 +74,18 @@ class Engine:
 
     Attributes
     ----------
+    columns : int
+        r of sketches (see `sketches`); 0: exact.
     groups : int
         G: languages, or halves of languages where there is no validation set.
     loss_fn : LossFn, optional
         The loss of validation sequences; `backward` gives its own.
     sample : Piece, optional
         Training sequences on which the model is looked at where there is no validation set.
+    sides : dict of str to Side
+        Of each parameter that is trained, in this evaluation.
+    near, spanned : bool, and dict of str to tensor
+        Whether the sides have their final matrices, and before that what inputs span, as far as they were seen.
     train : dict of str to tensor
         Sketches of this rank's training gradients of the step.
     validated : Validated, optional
@@ -92,7 +98,7 @@ class Engine:
         world: World,
         languages: Sequence[str],
         validation: ValidationSet | None,
-        form: Form,
+        columns: int,
         order: Literal[1, 2] = 1,
         arrangement: Arrangement | None = None,
         loss_fn: LossFn | None = None,
@@ -107,12 +113,12 @@ class Engine:
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
         self.device = local(next(iter(self.coverage.parameters.values()))).device
-        self.layout = Layout(form, {})
+        self.columns = columns
         self.open(0)
 
     @property
     def name(self) -> str:
-        return "exact" if self.layout.form.exact else "sketch"
+        return "sketch" if self.columns else "exact"
 
     @property
     def fallback(self) -> str | None:
@@ -128,9 +134,8 @@ class Engine:
 
     def settings(self, options: Options) -> dict[str, Any]:
         """What must not change over a resume."""
-        form = self.layout.form
         own = {"languages": list(self.languages), "validation": self.validation is not None, "order": self.order}
-        own |= {"engine": self.name, "numbers": form.width, "side": form.side}
+        own |= {"engine": self.name, "side": self.columns}
         return own | {"seed": options.seed, "val_sequences": options.val_sequences}
 
     def price(self, tokens: float) -> str | None:
@@ -140,14 +145,29 @@ class Engine:
 
     def open(self, seed: int) -> None:
         """Fresh projections, the same on all ranks, of the parameters that are trained now."""
-        self.seed = torch.tensor(seed % 2**62)
         self.check()
-        self.layout = Layout(self.layout.form, {name: p.numel() for name, p in self.parameters.items()})
+        draw = torch.Generator(self.device).manual_seed(seed % 2**62)
+        self.mixing = torch.Generator(self.device).manual_seed((seed + self.world.rank + 1) % 2**62)
+        vocabularies = {m.num_embeddings for m in self.model.modules() if isinstance(m, nn.Embedding)}
+        others = [m for m in self.model.modules() if not isinstance(m, nn.Embedding)]
+        shared = {id(each) for m in others for each in m._parameters.values()}
+        self.sides: dict[str, Side] = {}
+        for name, parameter in self.parameters.items():
+            rows = parameter.dim() == 2 and parameter.shape[0] in vocabularies
+            use = "output" if rows and id(parameter) in shared else "table" if rows else "matrix"
+            r = columns_of(tuple(parameter.shape), self.columns, use)
+            self.sides[name] = side_of(tuple(parameter.shape), r, draw, self.dtype)
+        self.near = all(side.matrix is None for side in self.sides.values())
+        self.release()
+
+    def release(self) -> None:
+        """Forget what was seen of the step."""
+        self.spanned: Sketches = {}
         self.train: Sketches = {}
         self.validated: Validated | None = None
 
-    def begin(self, evaluation: int, seed: int, kinds: Callable[[], Mapping[str, int]] = dict) -> None:
-        """An evaluated step begins; `kinds` tells parameters that may have different learning rates (see `Layout`).
+    def begin(self, evaluation: int, seed: int) -> None:
+        """An evaluated step begins.
 
         Raises
         ------
@@ -156,7 +176,6 @@ class Engine:
         """
         self.evaluation = evaluation
         self.open(seed)
-        self.layout = replace(self.layout, kinds=kinds())
         if self.order == 1:
             self.validate()
 
@@ -182,9 +201,8 @@ class Engine:
         ranks = self.world.size
         val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
         mean = self.world.sum(torch.tensor(tokens / ranks**2, dtype=torch.float64, device=self.world.device))
-        shapes = ((p.shape[0], p.shape[1]) for p in self.parameters.values() if p.dim() == 2)
-        share = share_of_step(shapes, self.layout.form)
-        return extra_cost(float(mean), val_tokens, share, self.groups if self.coverage.passed else 0)
+        passes = self.groups if self.coverage.passed else 0
+        return extra_cost(float(mean), val_tokens, share_of_step(self.sides.values()), passes)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different
@@ -249,7 +267,9 @@ class Engine:
         zeros = torch.zeros(len(self.languages), dtype=torch.float64)
         found = Validated({}, zeros, zeros.clone())
         for piece in pieces:
-            with isolated(self.model, evaluating=True), torch.enable_grad():
+            # rows of inputs cannot be seen in a compiled graph
+            seen = nullcontext() if self.near else torch.compiler.set_stance("force_eager")
+            with isolated(self.model, evaluating=True), torch.enable_grad(), seen:
                 self._pass(self.loss_fn, piece, found)
         return found
 
@@ -266,9 +286,9 @@ class Engine:
         if self.loss_fn is not None:
             self.coverage.look_apart(self.loss_fn, piece, self.arrangement.tokens_first)
         with torch.compiler.set_stance("force_eager"):
-            eager = self.flat(self.passed([piece]).sketches, len(self.languages))
+            eager = self.passed([piece]).sketches
         if is_compiled(self.model):
-            self.coverage.compare(eager, self.flat(self.passed([piece]).sketches, len(self.languages)))
+            self.coverage.compare(eager, self.passed([piece]).sketches)
 
     def settle(self, moves: Mapping[str, float], step: int) -> None:
         """The step's gradients are in `.grad` as the optimiser gets them, which will move weights by `moves` times."""
@@ -281,13 +301,27 @@ class Engine:
                 self.coverage.refuse()
 
     def flat(self, sketches: Sketches, groups: int) -> Tensor:
-        """All sketches side by side, (groups, numbers) in float64."""
-        zero = torch.zeros((), dtype=torch.float64, device=self.device)
-        parts = [
-            sketches[name].double() if name in sketches else zero.expand(groups, numbers)
-            for name, numbers in self.layout.numbers().items()
-        ]
-        return torch.cat(parts, 1)
+        """All sketches side by side, (groups, numbers), as ranks add them up."""
+        zero = torch.zeros((), dtype=self.dtype, device=self.device)
+        return torch.cat([sketches.get(name, zero.expand(groups, s.numbers)) for name, s in self.sides.items()], 1)
+
+    def draw_near(self) -> None:
+        """Before the first backward pass of an evaluation: make sides of the rows of inputs that all ranks have seen.
+
+        Every rank must call. Where a compiler hides the rows of training sequences, signs are left.
+        """
+        if self.near:
+            return
+        matrices = {name: side.matrix for name, side in self.sides.items() if side.matrix is not None}
+        empty = {name: m.new_zeros(len(m), basis_columns(m.shape[1])) for name, m in matrices.items()}
+        whole = self.world.sum(torch.cat([self.spanned.get(name, each).flatten() for name, each in empty.items()]))
+        parts = dict(zip(empty, whole.split([each.numel() for each in empty.values()]), strict=True))
+        for shape in {m.shape for m in matrices.values()}:
+            names = [name for name, m in matrices.items() if m.shape == shape]
+            spanned = torch.stack([parts[name].view_as(empty[name]) for name in names])
+            for name, matrix in zip(names, near(torch.stack([matrices[name] for name in names]), spanned), strict=True):
+                matrices[name].data.copy_(matrix)  # which calls of this pass hold already
+        self.near, self.spanned = True, {}
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:
         count = len(self.languages)
@@ -299,6 +333,7 @@ class Engine:
             scale = 0.5 ** int(piece.tokens.sum()).bit_length()  # about a mean; low precisions could overflow in a sum
             losses = losses * (piece.weights * scale).to(losses)
             self.coverage.look([losses])
+            self.draw_near()
             grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.coverage.passed))
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
             self._pass_by_group((losses, labels.groups), labels.count, own)
@@ -320,11 +355,9 @@ class Engine:
                 self.passing = False
             for name, grad in zip(names, grads, strict=True):
                 if grad is not None:
-                    place, form = self.layout.sketch(name), self.layout.form
-                    form = form if form.exact else Form(self.layout.numbers()[place], form.side)
-                    sketch = gradient_sketch(grad, self.seed, name, form).to(self.dtype)
-                    rows = into.setdefault(place, sketch.new_zeros((count, len(sketch))))
-                    into[place] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch[None])
+                    sketch = self.sides[name].sketch(grad).to(self.dtype)
+                    rows = into.setdefault(name, sketch.new_zeros((count, len(sketch))))
+                    into[name] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch[None])
 
     def _before_backward(
         self,
@@ -350,6 +383,8 @@ class Engine:
             self.coverage.refuse()
         if fresh and first is not None and self.order == 1:
             self.validate()
+        if first is not None:
+            self.draw_near()
         if watched.losses is not None:
             with mode:
                 self._pass_by_group(watched.losses, self.groups, self.train)

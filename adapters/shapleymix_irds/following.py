@@ -283,15 +283,10 @@ class Following:
         """A step has ended, or was dropped."""
         self.before, self.after, self.met = None, None, {}
 
-    def kinds(self, parameters: Parameters, more: Mapping[str, int]) -> dict[str, int]:
-        """Which parameters have one learning rate now, one optimiser, and are in one group of `more`."""
-        rates, owners = self._rates(0), self._owners()
-        keys = {
-            name: (owners[number], rates[number], more.get(name, 0))
-            for name, number in numbered(self._groups(), parameters).items()
-        }
-        order = sorted(set(keys.values()))
-        return {name: order.index(key) for name, key in keys.items()}
+    def check(self, parameters: Parameters) -> None:
+        """Refuse optimisers whose groups are not those of the model, or have no rate."""
+        self._rates(0)
+        numbered(self._groups(), parameters)
 
     def note(self, parameters: Parameters) -> None:
         """A backward pass of an evaluated step has ended."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,18 +20,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.calls import READERS, Routes, Use, View, broadcast_shape, leaves, view_of
-from shapleymix_irds.sketches import (
-    Form,
-    Labels,
-    Units,
-    call,
-    gradient_sketch,
-    is_stack,
-    key_of,
-    matrix_sketch,
-    sorted_units,
-    vector_sketch,
-)
+from shapleymix_irds.sketches import Labels, Side, Units, basis_columns, is_stack, matrix_sketch, signs, sorted_units
 from shapleymix_irds.world import differentiate, tidy, whole_names
 
 if TYPE_CHECKING:
@@ -42,6 +32,7 @@ Measure = Callable[[Tensor | None, Tensor], "list[Tensor | None]"]  # of the inp
 # -- probes --------------------------------------------------------------------------------------------------------
 
 
+NOTED = 256  # rows of inputs of a call by which a basis is made
 NORMS = {"rms": 1, "layer": 2}  # by mean square, and by mean and variance
 
 
@@ -52,28 +43,22 @@ class MatrixProbe(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, y: Tensor, x: Tensor, dummy: Tensor, groups: Tensor, slots: Tensor | None, seed: Tensor, *sizes: int
-    ) -> Tensor:
-        ctx.save_for_backward(x, groups, slots, seed)
-        ctx.sizes, ctx.dtype = sizes, dummy.dtype
+    def forward(ctx: Any, y: Tensor, x: Tensor, dummy: Tensor, *rest: Any) -> Tensor:
+        groups, slots, matrix, ctx.flipped, ctx.padding, ctx.outputs, ctx.axis = rest
+        ctx.save_for_backward(x, groups, slots, matrix)
+        ctx.count, ctx.dtype = dummy.shape[0], dummy.dtype
         return y.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, groups, slots, seed = ctx.saved_tensors
-        flipped, padding, *sizes = ctx.sizes
-        if is_silent(ctx):
-            return grads[0], *([None] * (5 + len(ctx.sizes)))
-        delta = grads[0].reshape(-1, grads[0].shape[-1])
-        if x.is_floating_point():
-            rows = x.reshape(-1, x.shape[-1]).to(delta.dtype)
-            left, right = (rows, delta) if flipped else (delta, rows)
-        else:
-            ids = x.reshape(-1)
-            left, right = torch.where(ids == padding, -1, ids), delta
-        sketch = call(matrix_sketch, left, right, groups, slots, seed, sizes)
-        return grads[0], None, sketch.to(ctx.dtype), None, None, None, *([None] * len(ctx.sizes))
+        x, groups, slots, matrix = ctx.saved_tensors
+        sketch = None
+        if not is_silent(ctx):
+            with unwatched():
+                left, right = operands(x, grads[0], ctx.flipped, ctx.padding)
+                units = Units(groups, slots)
+                sketch = matrix_sketch(left, right, units, ctx.count, ctx.outputs, matrix, ctx.axis).to(ctx.dtype)
+        return grads[0], None, sketch, *([None] * 7)
 
 
 class VectorProbe(torch.autograd.Function):
@@ -84,25 +69,22 @@ class VectorProbe(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, y: Tensor, x: Tensor | None, dummy: Tensor, groups: Tensor, seed: Tensor, *rest: Any
-    ) -> Tensor:
-        shape, norm, eps, times, *sizes = rest
-        ctx.save_for_backward(x, groups, seed)
-        ctx.shape, ctx.norm, ctx.eps, ctx.times, ctx.sizes, ctx.dtype = shape, norm, eps, times, sizes, dummy.dtype
+    def forward(ctx: Any, y: Tensor, x: Tensor | None, dummy: Tensor, groups: Tensor, *rest: Any) -> Tensor:
+        ctx.save_for_backward(x, groups)
+        ctx.shape, ctx.norm, ctx.eps, ctx.times = rest
+        ctx.count, ctx.dtype = dummy.shape[0], dummy.dtype
         return y.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, groups, seed = ctx.saved_tensors
-        if is_silent(ctx):
-            return grads[0], *([None] * (8 + len(ctx.sizes)))
-        delta = grads[0].to(torch.promote_types(grads[0].dtype, torch.float32))
-        if x is not None:
-            delta = delta * _normalised(x, ctx.norm, ctx.shape, ctx.eps)
-        values = by_unit(delta, len(groups), ctx.shape, ctx.times)
-        sketch = call(vector_sketch, values, groups, seed, list(ctx.sizes))
-        return grads[0], None, sketch.to(ctx.dtype), *([None] * (6 + len(ctx.sizes)))
+        x, groups = ctx.saved_tensors
+        sketch = None
+        if not is_silent(ctx):
+            with unwatched():
+                delta = grads[0].to(torch.promote_types(grads[0].dtype, torch.float32))
+                delta = delta if x is None else delta * _normalised(x, ctx.norm, ctx.shape, ctx.eps)
+                sketch = by_group(delta, groups, ctx.count, ctx.shape, ctx.times).to(ctx.dtype)
+        return grads[0], None, sketch, *([None] * 5)
 
 
 class Cut(torch.autograd.Function):
@@ -125,10 +107,15 @@ class LooseProbe(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        with torch._C.DisableTorchFunction():
+        with unwatched():
             found = ctx.measure(x, grads[0])
         sketches = [None if each is None else each.to(dtype) for each, dtype in zip(found, ctx.dtypes, strict=True)]
         return grads[0], None, None, *sketches
+
+
+def unwatched() -> Any:
+    """Within, calls are none of the model's; a compiler sees that by itself."""
+    return nullcontext() if torch.compiler.is_compiling() else torch._C.DisableTorchFunction()
 
 
 def is_silent(ctx: Any) -> bool:
@@ -146,65 +133,45 @@ def _normalised(x: Tensor, norm: int, shape: torch.Size, eps: float | None) -> T
     return x
 
 
-def by_unit(delta: Tensor, units: int, shape: torch.Size, times: int = 1) -> Tensor:
-    """Sum (rows..., shape) over the rows of each unit and over axes on which the weight is broadcast: (U, numbers).
+def by_group(delta: Tensor, groups: Tensor, count: int, shape: torch.Size, times: int = 1) -> Tensor:
+    """Sum (rows..., shape) by group and over axes on which the weight is broadcast: (count, numbers).
 
-    All units come so many times, one after another.
+    `groups` has the group of each unit of rows, and all units come so many times, one after another.
     """
-    behind = delta.shape[delta.dim() - len(shape) :]
+    behind, units = delta.shape[delta.dim() - len(shape) :], len(groups)
     each = delta.numel() // (times * units * math.prod(behind))
     parts = delta.reshape(times, units, each, *behind).sum((0, 2))
     spread = [k + 1 for k, size in enumerate(shape) if size == 1 and behind[k] != 1]
-    return (parts.sum(spread) if spread else parts).reshape(units, -1)
+    parts = (parts.sum(spread) if spread else parts).reshape(units, -1)
+    return parts.new_zeros((count, parts.shape[1])).index_add_(0, groups, parts)
+
+
+def operands(x: Tensor, delta: Tensor, flipped: bool, padding: int) -> tuple[Tensor, Tensor]:
+    """The two sides (rows, O) or ids, and (rows, I), of a gradient (O, I) as the matrix is held."""
+    delta = delta.reshape(-1, delta.shape[-1])
+    if not x.is_floating_point():
+        ids = x.reshape(-1)
+        return torch.where(ids == padding, -1, ids), delta
+    rows = x.reshape(-1, x.shape[-1]).to(delta.dtype)
+    return (rows, delta) if flipped else (delta, rows)
 
 
 # -- operands that are no bare parameters ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Sides:
-    """What a call's rows give to a matrix: `left^T right` by group, (O, I) as the matrix is held."""
-
-    left: Tensor
-    right: Tensor
-    shape: tuple[int, int]
-
-    @classmethod
-    def of(cls, use: Use, x: Tensor, delta: Tensor, turned: bool = False) -> Sides:
-        """Of a matrix, flipped matrix, table or stack of experts, which may be held transposed."""
-        shape = (use.weight.shape[-2], use.weight.shape[-1])
-        delta = delta.reshape(-1, delta.shape[-1])
-        if use.kind == "table":
-            ids = x.reshape(-1)
-            return cls(torch.where(ids == use.padding, -1, ids), delta, shape)
-        rows = x.reshape(-1, x.shape[-1]).to(delta.dtype)
-        left, right = (rows, delta) if use.kind in ("flipped", "experts") else (delta, rows)
-        return cls(right, left, (shape[1], shape[0])) if turned else cls(left, right, shape)
-
-    def sketch(self, units: Units, seed: Tensor, name: str, form: Form, count: int) -> Tensor:
-        """The sketch by group, as `matrix_sketch` makes it."""
-        sizes = [count, key_of(name), form.width, form.side, self.shape[0]]
-        return matrix_sketch(self.left, self.right, units.groups, units.slots, seed, sizes)
-
-
-def expert_sketch(use: Use, view: View, sides: Sides, labels: Labels, seed: Tensor, name: str, form: Form) -> Tensor:
+def expert_sketch(use: Use, view: View, x: Tensor, delta: Tensor, labels: Labels, side: Side) -> Tensor:
     """The sketch by group of a stack of matrices (E, O, I), each of which has some of the rows, or one has all."""
     experts, groups = view.parameter.shape[0], labels.by_row
-    ends = [len(groups)] if use.ends is None else use.ends.tolist()
-    first = 0 if view.part is None else view.part
-    numbers = math.prod(sides.shape)
-    found = groups.new_zeros(
-        (labels.count, form.width or experts * numbers), dtype=torch.promote_types(sides.right.dtype, torch.float32)
-    )
-    begin = 0
-    for expert, end in enumerate(ends, first):
-        rows, begin = slice(begin, end), end
-        if end > rows.start:
-            own = Sides(sides.left[rows], sides.right[rows], sides.shape)
-            sketch = own.sketch(sorted_units(groups[rows], labels.count), seed, f"{name}.{expert}", form, labels.count)
-            place = slice(None) if form.width else slice(expert * numbers, (expert + 1) * numbers)
-            found[:, place] += sketch
-    return found
+    if use.ends is None:
+        owners = torch.full_like(groups, view.part or 0)
+    else:
+        groups = groups[: int(use.ends[-1])]  # rows behind are of no expert
+        owners = torch.searchsorted(use.ends, torch.arange(len(groups), device=groups.device), right=True)
+    left, right = operands(x, delta, (use.kind != "matrix") != view.turned, -1)
+    units = sorted_units(owners * labels.count + groups, experts * labels.count)
+    parts = left[: len(groups)], right[: len(groups)]
+    found = matrix_sketch(*parts, units, experts * labels.count, 0, side.matrix)
+    return found.view(experts, labels.count, -1).transpose(0, 1).flatten(1)
 
 
 def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor) -> Tensor:
@@ -221,36 +188,25 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
         return found
     if use.kind in ("matrix", "flipped", "table"):
         assert x is not None
-        units, _ = labels.units(x.shape if use.kind == "table" else x.shape[:-1], ids=use.kind == "table")
-        exact = Form(0, 0)
-        return Sides.of(use, x, delta).sketch(units, torch.zeros(()), "", exact, labels.count).view(-1, *shape)
-    groups, times = labels.spread(delta.shape)
+        units, left, right = labels.units(x), *operands(x, delta, use.kind == "flipped", use.padding)
+        return matrix_sketch(left, right, units, labels.count, shape[0], None).view(-1, *shape)
+    groups, times = labels.spread()
     norm = NORMS.get(use.kind, 0)
     axes = shape if norm else broadcast_shape(use.weight)
     delta = delta.to(torch.promote_types(delta.dtype, torch.float32))
-    values = by_unit(delta if x is None else delta * _normalised(x, norm, axes, use.eps), len(groups), axes, times)
-    return values.new_zeros((labels.count, values.shape[1])).index_add_(0, groups, values).view(-1, *shape)
-
-
-def pulled(use: Use, targets: Sequence[Tensor], grads: Tensor, present: int) -> list[list[Tensor | None]]:
-    """The gradient of each of the parameters that an operand is made of, by group, from that of the operand."""
-    weight = use.weight
-    return [
-        differentiate(weight, list(targets), retain=True, seed=grads[group].to(weight.dtype))
-        for group in range(present)
-    ]
+    delta = delta if x is None else delta * _normalised(x, norm, axes, use.eps)
+    return by_group(delta, groups, labels.count, axes, times).view(-1, *shape)
 
 
 # -- the mode under which a model runs ------------------------------------------------------------------------------
 
 
 class Place(NamedTuple):
-    """Name and key of a parameter, the dummy of its sketch, and d (0: exact)."""
+    """Name and side of a parameter, and the dummy of its sketch."""
 
     name: str
-    key: int
+    side: Side
     dummy: Tensor
-    width: int
 
 
 class Book:
@@ -259,16 +215,16 @@ class Book:
     Attributes
     ----------
     dummies : dict of str to tensor
-        Leaves of zeros whose gradients are the sketches, by the names that the layout has for them.
+        Leaves of zeros whose gradients are the sketches, by the names of parameters.
     places : dict of int to Place
         Of each parameter, by its identity.
     """
 
     def __init__(self, engine: Engine, groups: int) -> None:
-        self.engine, self.layout, self.seed = engine, engine.layout, engine.seed
+        self.engine = engine
         zero = torch.zeros((), dtype=engine.dtype, device=engine.device)
-        numbers = self.layout.numbers().items()
-        self.dummies = {name: zero.expand(groups, count).requires_grad_() for name, count in numbers}
+        sides = engine.sides.items()
+        self.dummies = {name: zero.expand(groups, side.numbers).requires_grad_() for name, side in sides}
         self.places: dict[int, Place] = {}
         self.look()
 
@@ -281,10 +237,8 @@ class Book:
         parameters = dict(model.named_parameters())
         for name, parameter in parameters.items():
             known = tidy(name)
-            if known not in skipped and known in self.layout.sizes and id(parameter) not in self.places:
-                dummy = self.dummies[self.layout.sketch(known)]
-                width = 0 if self.layout.form.exact else dummy.shape[1]
-                self.places[id(parameter)] = Place(known, key_of(known), dummy, width)
+            if known not in skipped and known in self.dummies and id(parameter) not in self.places:
+                self.places[id(parameter)] = Place(known, self.engine.sides[known], self.dummies[known])
         sharded = {name: parameter for name, parameter in parameters.items() if id(parameter) in self.places}
         for whole, name in whole_names(model, sharded).items():
             self.places.setdefault(whole, self.places[id(sharded[name])])
@@ -301,6 +255,16 @@ class Book:
         """Whether nothing is to be measured of a parameter whose calls are covered."""
         engine = self.engine
         return engine.passing or name in engine.coverage.passed or name in engine.arrangement.copies
+
+    def note(self, place: Place, x: Tensor, flipped: bool) -> None:
+        """Before sides are final: random sums of some rows of inputs, where those are what is multiplied with M."""
+        matrix, engine = place.side.matrix, self.engine
+        if matrix is None or engine.near or torch.compiler.is_compiling() or not place.side.of_inputs(x, flipped):
+            return
+        rows = x.detach().reshape(-1, x.shape[-1])
+        rows = rows[:: max(1, len(rows) // NOTED)].to(matrix.dtype)
+        found = rows.T @ signs((len(rows), basis_columns(matrix.shape[1])), engine.mixing, matrix.dtype)
+        engine.spanned[place.name] = engine.spanned.get(place.name, 0) + found
 
 
 class Watching(TorchFunctionMode):
@@ -334,16 +298,11 @@ class Watching(TorchFunctionMode):
         reader = READERS.get(func)
         if reader is None:
             return func(*args, **options)
-        self._learn(func, args)
+        if self.labels.length is None and func in (F.linear, F.embedding) and isinstance(args[0], Tensor):
+            self.labels.learn(args[0])  # the length of sequences, from the first layer
         labels = self.routes.labels_of(args)
         uses = reader(labels, *args, **options)
         return self._probed(uses, labels, func, args, options) if uses else func(*args, **options)
-
-    def _learn(self, func: Any, args: tuple[Any, ...]) -> None:
-        """The length of sequences, from the first layer."""
-        if self.labels.length is None and func in (F.linear, F.embedding) and isinstance(args[0], Tensor):
-            shape = args[0].shape
-            self.labels.learn(shape[:-1] if args[0].is_floating_point() else shape)
 
     def _probed(
         self, uses: list[Use], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
@@ -375,21 +334,21 @@ class Watching(TorchFunctionMode):
 
     def _probe(self, use: Use, view: View, y: Tensor, place: Place, labels: Labels) -> Tensor:
         """The output behind the probe of a bare parameter."""
-        book, dummy, weight = self.book, place.dummy, view.parameter
+        book, side, dummy = self.book, place.side, place.dummy
         if use.kind in ("matrix", "flipped", "table"):
             assert use.x is not None
-            shape = use.x.shape if use.kind == "table" else use.x.shape[:-1]
-            units, _ = labels.units(shape, ids=use.kind == "table")
-            flipped, side = (use.kind == "flipped") != view.turned, book.layout.form.side
-            sizes = (flipped, use.padding, labels.count, place.key, place.width, side, weight.shape[0])
-            y = MatrixProbe.apply(y, use.x.detach(), dummy, units.groups, units.slots, book.seed, *sizes)
+            x, flipped, units = use.x.detach(), (use.kind == "flipped") != view.turned, labels.units(use.x)
+            book.note(place, x, flipped)
+            rest: tuple[Any, ...] = (side.matrix, flipped, use.padding, side.shape[0], side.axis)
+            if side.matrix is not None and book.engine.near and side.of_inputs(x, flipped):
+                x, rest = x @ side.matrix.to(x.dtype), (None, True, *rest[2:])  # while x is at hand
+            y = MatrixProbe.apply(y, x, dummy, units.groups, units.slots, *rest)
         else:
-            x = None if use.x is None else use.x.detach()
             norm = NORMS.get(use.kind, 0)
-            shape = weight.shape if norm else broadcast_shape(weight)
-            groups, times = labels.spread(y.shape)
-            rest = (shape, norm, use.eps, times, labels.count, place.key, place.width)
-            y = VectorProbe.apply(y, x, dummy, groups, book.seed, *rest)
+            shape = torch.Size(side.shape) if norm else broadcast_shape(view.parameter)
+            groups, times = labels.spread()
+            x = None if use.x is None else use.x.detach()
+            y = VectorProbe.apply(y, x, dummy, groups, shape, norm, use.eps, times)
         if not torch.compiler.is_compiling():
             probe: Any = y.grad_fn
             probe.silent = partial(book.silent, place.name)
@@ -405,26 +364,22 @@ class Watching(TorchFunctionMode):
         known = [place for place in places if place is not None]
         if not known or len(known) < len(places):
             return None
-        book, form = self.book, self.book.layout.form
+        book = self.book
+        if view is not None and stacked and use.x is not None:
+            book.note(known[0], use.x, (use.kind != "matrix") != view.turned)
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             if all(book.silent(place.name) for place in known):
                 return [None] * len(known)
-            forms = [form if form.exact else Form(place.width, form.side) for place in known]
             if view is not None and stacked and x is not None:
-                sides = Sides.of(use, x, delta, view.turned)
-                return [expert_sketch(use, view, sides, labels, book.seed, known[0].name, forms[0])]
-            grads = gradients_by_group(use, labels, x, delta)
-            rows: list[Tensor | None] = []
-            by_group = pulled(use, targets, grads, labels.present)
-            for number, (place, own) in enumerate(zip(known, forms, strict=True)):
-                found = place.dummy.new_zeros(place.dummy.shape)
-                for group, each in enumerate(by_group):
-                    grad = each[number]
-                    if grad is not None:
-                        found[group] = gradient_sketch(grad, book.seed, place.name, own)
-                rows.append(None if book.silent(place.name) else found)
-            return rows
+                return [expert_sketch(use, view, x, delta, labels, known[0].side)]
+            found = [place.dummy.new_zeros(place.dummy.shape) for place in known]
+            for group, whole in enumerate(gradients_by_group(use, labels, x, delta)[: labels.present]):
+                parts = differentiate(use.weight, list(targets), retain=True, seed=whole.to(use.weight.dtype))
+                for place, own, part in zip(known, found, parts, strict=True):
+                    if part is not None:
+                        own[group] = place.side.sketch(part)
+            return [None if book.silent(p.name) else own for p, own in zip(known, found, strict=True)]
 
         x = None if use.x is None else use.x.detach()
         y = LooseProbe.apply(y, x, measure, *(place.dummy for place in known))

@@ -44,8 +44,9 @@ class Options:
         Labels in `y` that carry no loss (they are not counted as tokens).
     unseen_limit : int
         Number of consecutive evaluations without a token of a language after which an error is raised.
-    numbers, side : int
-        Numbers of a sketch, d, and of a side of a matrix in it, r (engine "sketch"; see `sketches`).
+    side : int
+        Numbers that each row of a matrix's gradient is brought to, r, and four times as many in embeddings and the
+        output layer (engine "sketch"; see `sketches`).
     measure_sequences : int
         Validation sequences of each language on which the loss drop of the run is measured (for calibration).
     pass_tokens : int
@@ -64,13 +65,12 @@ class Options:
     total_steps: int | None = None
     ignore_index: int = -100
     unseen_limit: int = 50
-    numbers: int = 65_536
-    side: int = 256
+    side: int = 32
     measure_sequences: int = 64
     pass_tokens: int = 8192
 
     def __post_init__(self) -> None:
-        for name in ("val_sequences", "total_steps", "unseen_limit", "numbers", "side", "measure_sequences"):
+        for name in ("val_sequences", "total_steps", "unseen_limit", "side", "measure_sequences"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise TrackerError(f"Options: {name} is {value!r}: it must be a whole number from 1 on")

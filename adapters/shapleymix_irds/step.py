@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -158,25 +159,28 @@ class Pending:
             raise TrackerError(f"step {step}: backward is called again with {given}", hint=hint)
 
 
-def own_numbers(pending: Pending, engine: Engine, factors: Tensor | None = None) -> dict[str, Tensor]:
-    """What ranks add up at a step's end; K languages, G groups, n numbers of a sketch, float64.
+def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -> dict[str, Tensor]:
+    """What ranks add up at a step's end; K languages, G groups, float64.
 
-    `train` (G, n) and `val` (K, n) are sketches, and those whose factor is 0 are left out, whatever they are; `tokens`
-    (G,), `parts` (G,) and `losses` (K,) are of training, `val_losses` and `val_tokens` (K,) of validation; `divisor` is
-    the number of tokens that a rank divides by, and its square.
+    `gram` (G, K or G) has products of this rank's training gradients with those of all ranks' validation losses, or
+    training gradients where there is no validation set, each parameter's times its share; those whose share is 0 are
+    left out, whatever they are. `tokens` (G,), `parts` (G,) and `losses` (K,) are of training, `val_losses` and
+    `val_tokens` (K,) of validation; `divisor` is the number of tokens that a rank divides by, and its square.
     """
-    found = engine.validated
-    numbers = {"train": engine.flat(engine.train, engine.groups)}
-    if found is not None:
-        numbers["val"] = engine.flat(found.sketches, len(engine.languages))
-    if factors is not None and bool((factors == 0).any()):
-        kept = factors.to(engine.device) != 0
-        numbers = {name: torch.where(kept, values, 0.0) for name, values in numbers.items()}
-    if found is not None:
-        numbers |= {"val_losses": found.losses, "val_tokens": found.tokens}
+    found, train = engine.validated, engine.train
+    others, count = (train, engine.groups) if found is None else (found.sketches, len(engine.languages))
+    if engine.world.size > 1:
+        whole = engine.world.sum(engine.flat(others, count))
+        others = dict(zip(engine.sides, whole.split([side.numbers for side in engine.sides.values()], 1), strict=True))
+    gram = torch.zeros(engine.groups, count, dtype=torch.float64, device=engine.device)
+    for name, share in shares.items():
+        if share and name in train and name in others:
+            gram += share * (train[name] @ others[name].T)
+    val = {} if found is None else {"val_losses": found.losses, "val_tokens": found.tokens}
     parts = pending.parts / (engine.world.size * pending.calls if pending.mean else 1)
     divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64)
-    return numbers | {"tokens": pending.tokens, "parts": parts, "losses": pending.losses, "divisor": divisor}
+    own = {"tokens": pending.tokens, "parts": parts, "losses": pending.losses, "divisor": divisor}
+    return {"gram": gram, **val, **own}
 
 
 def over_ranks(numbers: dict[str, Tensor], world: World) -> dict[str, Tensor]:
@@ -187,20 +191,18 @@ def over_ranks(numbers: dict[str, Tensor], world: World) -> dict[str, Tensor]:
 
 
 def fault_of(numbers: dict[str, Tensor], languages: tuple[str, ...]) -> str | None:
-    """Which number is not finite, if one is: the language is told by its row."""
-    for name, what in _NAMES.items():
-        bad = ~torch.isfinite(numbers[name].view(len(languages), -1)).all(1) if name in numbers else torch.zeros(1)
+    """Which number is not finite, if one is, and of which language: a gradient spoils its whole row or column."""
+    wrong = ~torch.isfinite(numbers["gram"])
+    found = {
+        "the training loss": ~torch.isfinite(numbers["losses"]),
+        "the validation loss": ~torch.isfinite(numbers.get("val_losses", numbers["losses"])),
+        "the gradient of the training sequences": wrong.all(1),
+        "the gradient of the validation loss": wrong.any(0),
+    }
+    for what, bad in found.items():
         if bad.any():
-            return f"{what} of {languages[int(bad.nonzero()[0])]!r} is not finite"
+            return f"{what} of {languages[int(bad.nonzero()[0]) * len(languages) // len(bad)]!r} is not finite"
     return None
-
-
-_NAMES = {
-    "losses": "the training loss",
-    "val_losses": "the validation loss",
-    "train": "the gradient of the training sequences",
-    "val": "the gradient of the validation loss",
-}
 
 
 def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Evaluation:
@@ -219,8 +221,7 @@ def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Eval
         On every rank, naming the step and the language.
     """
     world, parts, K = engine.world, engine.arrangement.parts, len(engine.languages)
-    factors = engine.layout.factors(rates.shares)
-    total = over_ranks(own_numbers(pending, engine, factors), world)
+    total = over_ranks(own_numbers(pending, engine, rates.shares), world)
     fault = fault_of(total, engine.languages)
     if fault is not None if parts is None else parts.any(fault is not None):
         told = fault or "a gradient in another part of a layer is not finite"
@@ -231,16 +232,14 @@ def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Eval
         raise TrackerError(f"step {pending.step}: ranks give different tokens=, {mean:.0f} in the mean", hint=hint)
     divisor = world.size if engine.arrangement.divisor is None else engine.arrangement.divisor
     scale = 1.0 / (divisor * rates.grad_scale)
-    factors = torch.ones(()) if factors is None else factors
+    gram, tokens = total["gram"] * scale, total["tokens"]
     if engine.validation is None:
-        train = total["train"] * scale
-        gram, cover = combine_halves(train @ (train * factors).T, total["tokens"], total["parts"])
-        tokens, losses = total["tokens"].view(K, 2).sum(1), torch.full((K,), torch.nan, dtype=torch.float64)
+        gram, cover = combine_halves(gram * scale, tokens, total["parts"])
+        tokens, losses = tokens.view(K, 2).sum(1), torch.full((K,), torch.nan, dtype=torch.float64)
     else:
         counts = total["val_tokens"].clamp(min=1)
-        gram = (total["train"] * factors) @ (total["val"] / counts[:, None]).T * scale
-        cover = total["tokens"][:, None] * (total["val_tokens"] > 0)
-        tokens, losses = total["tokens"], total["val_losses"] / counts
+        gram, cover = gram / counts, tokens[:, None] * (total["val_tokens"] > 0)
+        losses = total["val_losses"] / counts
     if parts is not None:  # products of parts of layers add up, all else is the same on each rank
         gram = parts.sum(gram.to(parts.device)).cpu()
     arrays = (each.numpy() for each in (gram, cover, tokens, losses))

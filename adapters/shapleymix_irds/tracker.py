@@ -51,7 +51,6 @@ from shapleymix_irds.ledger import (
     transfer_matrix,
 )
 from shapleymix_irds.schedule import Options, Schedule, Stopwatch, check_settings
-from shapleymix_irds.sketches import Form
 from shapleymix_irds.step import Call, Pending, close
 from shapleymix_irds.world import Arrangement, World, isolated, local, non_embedding
 
@@ -76,7 +75,8 @@ class IRDS:
     every : int or "auto"
         Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
     engine : {"auto", "sketch", "exact"}
-        "sketch" keeps `options.numbers` projections of gradients, "exact" all; "auto" is exact for small models.
+        "sketch" brings each row of a gradient to `options.side` numbers, "exact" keeps all; "auto" is exact for small
+        models.
     order : {1, 2}
         With 2, validation gradients are taken at the middle of the step (holds a copy of this rank's weights).
     loss_fn : callable, optional
@@ -128,9 +128,9 @@ class IRDS:
         self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
         numbers = sum(p.numel() for p in weights) * len(languages) * (2 if val is None else 1)
         exact = engine == "exact" or (engine == "auto" and numbers <= EXACT)
-        form = Form(0, 0) if exact else Form(self.options.numbers, self.options.side)
+        columns = 0 if exact else self.options.side
         loss = None if loss_fn is None else checked(loss_fn, "validation")
-        self.engine = Engine(model, self.world, languages, self.validation, form, order, arrangement, loss)
+        self.engine = Engine(model, self.world, languages, self.validation, columns, order, arrangement, loss)
         self.ledger, self.losses, self.clock = Ledger(len(languages)), Losses(), Stopwatch()
         self.log = EvaluationLog(out, languages) if out is not None and self.world.main else None
         self.pending: Pending | None = None
@@ -308,7 +308,7 @@ class IRDS:
             told = "second order needs all weights to move at once, and there are several optimisers"
             raise TrackerError(told, hint="take order=1, or one optimiser of several parameter groups")
         following = Following([unwrapped(optimizer) for optimizer in optimizers], self.world)
-        following.kinds(self.engine.parameters, {})
+        following.check(self.engine.parameters)
         if hook:
             following.hook(self.take)
         self.following = following
@@ -478,7 +478,7 @@ class IRDS:
         if not pending.evaluated:
             self.engine.open(0)
         elif pending.calls == 1:
-            self.engine.begin(self.ledger.count, self.options.seed * 1_000_003 + pending.step, self._kinds)
+            self.engine.begin(self.ledger.count, self.options.seed * 1_000_003 + pending.step)
         turn, before = self.world.rank + pending.calls + 1, partial(self._before_backward, pending, call)
         with self.engine.watch(call.indices, call.length, turn, before if pending.evaluated else None) as watched:
             yield watched
@@ -487,7 +487,7 @@ class IRDS:
         if not watched.seen or watched.groups is None:
             raise TrackerError(f"step {call.step}: no backward pass was seen within `watch`")
         if not pending.evaluated:
-            self.engine.train = {}
+            self.engine.release()
             return
         if self.following is not None:
             self.following.note(self.engine.parameters)
@@ -513,11 +513,6 @@ class IRDS:
         """The parameter group of each trained parameter."""
         parameters = self.engine.parameters
         return dict.fromkeys(parameters, 0) if self.one_rate else numbered(self.parameter_groups, parameters)
-
-    def _kinds(self) -> dict[str, int]:
-        """Which parameters will have the same learning rate in the step that begins."""
-        groups = self._grouped()
-        return groups if self.following is None else self.following.kinds(self.engine.parameters, groups)
 
     def take(self, number: int, scale: float | None = None) -> None:
         """An optimiser that is followed is about to take a step; `scale` is what it divides gradients by itself."""
@@ -573,6 +568,7 @@ class IRDS:
     def _end(self, pending: Pending) -> None:
         """A step is committed."""
         self.pending = None
+        self.engine.release()
         self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
         self.clock.lap(pending.evaluated)
         self.ledger.check_seen(self.languages, self.options.unseen_limit, pending.step)

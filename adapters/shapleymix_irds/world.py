@@ -48,13 +48,6 @@ class World:
         """Whether any rank says so; every rank must call."""
         return bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
 
-    def table(self, row: Tensor) -> Tensor:
-        """Rows of all ranks, (size, n) on the CPU in float64; every rank must call."""
-        row = row.to(self.device, torch.float64).contiguous()
-        parts = [torch.empty_like(row) for _ in range(self.size)]
-        dist.all_gather(parts, row, group=self.group)
-        return torch.stack(parts).cpu()
-
 
 @dataclass(frozen=True)
 class Arrangement:
@@ -300,7 +293,9 @@ def check_averaged(parameters: Mapping[str, nn.Parameter], world: World, step: i
         return
     grads = [getattr(p, "main_grad", None) if p.grad is None else p.grad for p in parameters.values()]
     values = [p if grad is None else grad for p, grad in zip(parameters.values(), grads, strict=True)]
-    table = world.table(torch.stack([torch.linalg.vector_norm(v.detach(), dtype=torch.float64) for v in values]))
+    table = torch.zeros(world.size, len(values), dtype=torch.float64, device=world.device)
+    table[world.rank] = torch.stack([torch.linalg.vector_norm(v.detach(), dtype=torch.float64) for v in values])
+    table = world.sum(table).cpu()
     least, most = table.min(0).values, table.max(0).values
     spread = (most - least) / most.clamp(min=1e-300)
     if (spread > SAME).any():

@@ -114,7 +114,7 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
         settings: dict[str, Any] = {"order": 2 if case.what == "second order" else 1}
         settings |= {"engine": "sketch" if case.what == "sketch" else "exact"}
         val = None if case.what == "means, no validation set" else validation()
-        options = Options(val_sequences=3, measure_sequences=1, numbers=60_000)
+        options = Options(val_sequences=3, measure_sequences=1)
         tracker = IRDS(model, LANGUAGES, val=val, every=1, options=options, loss_fn=loss_fn, **settings)
         tracker.follow(optimizer)
     reference, error = make(""), 0.0

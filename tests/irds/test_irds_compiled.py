@@ -13,7 +13,6 @@ import torch.distributed as dist
 from irds_models import LENGTH, VOCAB, make_model, sequence_losses
 from shapleymix_irds.batch import Piece
 from shapleymix_irds.engine import Engine
-from shapleymix_irds.sketches import Form
 from shapleymix_irds.world import World
 from torch import Tensor, nn
 from torch._C._distributed_c10d import HashStore
@@ -39,14 +38,14 @@ def one_rank() -> Iterator[None]:
 def test_sketches_are_those_of_the_uncompiled_model(compiled: str, parallel: str, recompute: bool) -> None:
     torch.compiler.reset()
     model = made(compiled, parallel, recompute)
-    engine = Engine(model, World.of(None, torch.device("cpu")), LANGUAGES, None, Form(0))
+    engine = Engine(model, World.of(None, torch.device("cpu")), LANGUAGES, None, 0)
     engine.loss_fn = lambda x, y: sequence_losses(model(x), y)
     with torch.compiler.set_stance("force_eager"):
         eager = validated(engine)
     for seed in (1, 2):  # the graph of the first evaluation is used again in the second
         engine.open(seed)
         found = validated(engine)
-        assert sorted(found) == sorted(eager) == sorted(engine.layout.numbers())
+        assert sorted(found) == sorted(eager) == sorted(engine.sides)
         for name, sketch in found.items():
             torch.testing.assert_close(sketch, eager[name], rtol=1e-4, atol=1e-5 * float(eager[name].abs().max()))
 

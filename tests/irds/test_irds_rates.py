@@ -70,21 +70,13 @@ def test_each_group_has_its_own_rate(lrs: list[float], order: int, val: Any) -> 
 
 
 def test_groups_keep_their_sketches_apart(val: Any) -> None:
-    """Right on the average, and nearly so by many numbers; frozen groups add no noise."""
+    """Right on the average; frozen groups add no noise."""
     for lrs in ([0.3, 0.02, 0.9], [0.0, 0.02, 0.0]):
         truth = truth_of(None, lrs, 1, val)
-        few = [
-            torch.as_tensor(
-                measured(
-                    lrs, val, engine="sketch", options=Options(val_sequences=3, seed=seed, numbers=256, side=16)
-                ).ledger.phi
-            )
-            for seed in range(16)
-        ]
+        drawn = [Options(val_sequences=3, seed=seed, side=2) for seed in range(16)]
+        few = [torch.as_tensor(measured(lrs, val, engine="sketch", options=each).ledger.phi) for each in drawn]
         spread = torch.stack(few).std(0) / 16**0.5
         assert ((torch.stack(few).mean(0) - truth).abs() < 4 * spread + 1e-12).all()
-        many = measured(lrs, val, engine="sketch", options=Options(val_sequences=3, numbers=60_000, side=64))
-        assert relative(many.ledger.phi, truth) < 0.05
 
 
 def test_rates_of_halves_where_there_is_no_validation_set(val: Any) -> None:
