@@ -157,7 +157,7 @@ def test_the_five_languages_are_predicted_better_in_each_regime(fixtures: Path):
         return float(off[~lacking].mean()), float(off[lacking].mean()), predicted[lacking]
 
     default, one_law, filtered = errors(None), errors(0.0), errors(1.0)
-    assert default[0] < 0.9 * one_law[0]
+    assert default[0] < one_law[0]  # by 2%; by 13% before one law chose its gamma first, and erred by a tenth less
     np.testing.assert_allclose(default[2], one_law[2], rtol=1e-9)
     assert default[1] < 0.7 * filtered[1]
 
