@@ -82,7 +82,8 @@ def every_command(group: click.Group = commands, above: tuple[str, ...] = ()) ->
 
 
 COMMANDS = dict(every_command())
-VALUES = st.one_of(st.sampled_from(TEXTS), st.sampled_from(GIVEN), st.text(max_size=5))
+ARGUMENTS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=5)  # no argument holds a null byte
+VALUES = st.one_of(st.sampled_from(TEXTS), st.sampled_from(GIVEN), ARGUMENTS)
 
 
 @st.composite
