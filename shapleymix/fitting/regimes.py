@@ -44,7 +44,7 @@ from shapleymix.fitting.held_out import (
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.status import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
-from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, held_out
+from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, held_out, sample_of_targets
 from shapleymix.fitting.unknowns import drawn, drawn_exponents
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.learned_base import LearnedBase
@@ -344,12 +344,18 @@ def _separable(study: Study) -> BoolArray:
 
 
 def _errors(study: Study) -> FloatArray:
-    """Held-out errors (R, K) of log losses by `learned-base` before it chooses what it believes; NaN where none."""
+    """Held-out errors (R, K) of log losses by `learned-base` before it chooses what it believes; NaN where none.
+
+    Of many targets some tell whether there are two regimes, as they tell what all believe.
+    """
     masks, _ = study.cross_validation(min(study.settings.folds, study.mixtures))
     problem = Problem.of(LearnedBase, study.evidence, study.inputs, study.settings)
+    some = sample_of_targets(problem, len(masks))
+    problem = problem.only(some)
     x = problem.begun((~masks).astype(np.float64))
-    predicted, seen = held_out(problem.predicted(x), masks.argmax(axis=0)), problem.observed
-    return np.where(study.evidence.counted, np.abs(predicted - seen.log_loss), np.nan)
+    predicted, found = held_out(problem.predicted(x), masks.argmax(axis=0)), np.full(study.log.loss.shape, np.nan)
+    found[:, some] = np.abs(predicted - problem.observed.log_loss)
+    return np.where(study.evidence.counted, found, np.nan)
 
 
 def _surely(gains: FloatArray, groups: IntArray) -> int:

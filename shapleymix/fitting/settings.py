@@ -98,9 +98,9 @@ def with_settings(function: Function) -> Function:
         for one in fields(Settings)
         if one.name in Keywords.__annotations__
     ]
-    entries = re.finditer(r"^ {4}(\w+) : .+\n(?: {8}.+\n)+", Settings.__doc__ or "", re.MULTILINE)
-    texts = {entry[1]: entry[0] for entry in entries}
-    before, raises, after = (function.__doc__ or "").partition("\n    Raises\n")
+    entries = re.finditer(r"^(\w+) : .+\n(?: {4}.+\n?)+", inspect.cleandoc(Settings.__doc__ or ""), re.MULTILINE)
+    texts = {entry[1]: entry[0].rstrip() for entry in entries}
+    before, raises, after = inspect.cleandoc(function.__doc__ or "").partition("\n\nRaises\n")
     vars(function)["__signature__"] = own.replace(parameters=[*stated, *shared])
-    function.__doc__ = f"{before}{''.join(texts[one.name] for one in shared)}{raises}{after}"
+    function.__doc__ = "\n".join([before, *(texts[one.name] for one in shared)]) + raises + after
     return function

@@ -74,7 +74,7 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Stage
     begun = problem.estimate(share[None])
     start, problem = begun.x[0], replace(problem, repeated=begun.repeated)
     fold = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
-    sample = _sample(problem, len(masks))
+    sample = sample_of_targets(problem, len(masks))
     few = _Search(problem.only(sample), share, masks, fold)
     usual = {name: values[0] for name, values in problem.packing.law.knobs.items()}
     first = few.trial(usual)
@@ -91,7 +91,7 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Stage
     return Tuned(found, start, np.exp(search.predicted(trials)), knobs)
 
 
-def _sample(problem: Problem, folds: int) -> IntArray:
+def sample_of_targets(problem: Problem, folds: int) -> IntArray:
     """Some targets, evenly spread, on which the knobs are walked: all, unless that took too long."""
     targets, unknowns, runs = len(problem.inputs.targets), len(problem.packing.names), len(problem.observed.N)
     operations = min(runs, unknowns) ** 2 * (runs + unknowns) + POWER * runs * unknowns
@@ -197,10 +197,14 @@ class _Search:
         return np.einsum("hrk,rk->hk", off, weight) / np.where(total > 0, total, 1.0)
 
     def noise(self, trial: Trial) -> FloatArray:
-        """The usual held-out error of each target's log loss, (K,); that of the others where no fit was told of one."""
+        """The usual held-out error of each target's log loss, (K,); that of the others where no fit was told of one.
+
+        It is no better known than to a tenth: rounded, it is the same on every machine, however its sums are ordered.
+        """
         found = np.clip(QUIET * self.errors([trial], self.fold >= 0)[0], 1e-3, 0.1)
         known = (self.told & (self.problem.observed.weight > 0) & (self.fold >= 0)[:, None]).any(axis=0)
-        return np.where(known, found, np.median(found[known]) if known.any() else NOISE)
+        usual = np.where(known, found, np.median(found[known]) if known.any() else NOISE)
+        return np.exp(np.round(np.log(usual), 1))
 
 
 def held_out(predicted: FloatArray, fold: IntArray) -> FloatArray:
