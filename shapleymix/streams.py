@@ -11,8 +11,6 @@ from enum import IntEnum
 class Stream(IntEnum):
     """The second word of every seed, by what is drawn."""
 
-    UNSEEN = 1
-    """Coefficients of sources that runs show too little of."""
     CURVE = 2
     """Learning curves that the errors leave possible."""
     LIKE = 3

@@ -126,10 +126,10 @@ class Problem:
         best = solution.cost.reshape(V, S, K).argmin(axis=1)
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
         if not self.evidence.tells(self.packing.law):
-            return self._estimate(solution, rows, shares)
+            return self._estimate(solution, rows, self._seen(shares))
         there, x = worn(self, shares, solution.x[rows])
         found = there._search(shares, x[:, None], replace(stop, damping=NEARBY))
-        return there._estimate(found, np.arange(V * K).reshape(V, K), shares)
+        return there._estimate(found, np.arange(V * K).reshape(V, K), self._seen(shares))
 
     def resample(self, shares: FloatArray, x: FloatArray, seed: int, progress: Stage | None = None) -> Estimate:
         """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
@@ -150,7 +150,8 @@ class Problem:
         stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
         solution = there._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
-        return there._estimate(solution, rows, shares)
+        drawn = bool(self.packing.law.knobs)  # from what is believed, where no run tells it
+        return there._estimate(solution, rows, self._seen(shares) | drawn)
 
     def follow(self, shares: FloatArray, start: FloatArray, tolerance: float | None = None) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
@@ -352,8 +353,8 @@ class Problem:
         log = self.evidence.log
         return self.alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
 
-    def _estimate(self, solution: Solution, rows: IntArray, shares: FloatArray) -> Estimate:
-        x = filled(self.packing, solution.x[rows], self._seen(shares))
+    def _estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> Estimate:
+        x = filled(self.packing, solution.x[rows], seen)
         law, cost = self.law_at(x), solution.cost[rows]
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
         return Estimate(law, x, cost, solution.status[rows], solution.at_bound[rows], repeated)

@@ -45,7 +45,7 @@ from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.status import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, held_out, sample_of_targets
-from shapleymix.fitting.unknowns import drawn, drawn_exponents
+from shapleymix.fitting.unknowns import drawn_exponents
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
@@ -98,9 +98,8 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
         stage = _stage(progress, "bootstrap")
         again = replace(problem, repeated=estimate.repeated).resample(shares, estimate.x[0], study.seed, stage)
-        replicates = problem.law_at(drawn(problem.packing, again.x, coverage.told, evidence.ranks, study.seed))
         drawn_symbols = again.repeated
-        replicates = drawn_exponents(replicates, problem.levels, study.seed)
+        replicates = drawn_exponents(again.law, problem.levels, study.seed)
     held = reasons(problem.packing.law, problem.packing.held, evidence)
     standing = statuses(problem, estimate)
     point = estimate.law.mapped(lambda known, value: value[0])

@@ -97,16 +97,6 @@ class Coverage(Record):
                 found[sources[i]] = "; ".join(told)
         return found
 
-    @property
-    def told(self) -> FloatArray:
-        """Share (K, M) of the replicates in which a source's coefficients are those that were fitted.
-
-        0 for a source that was never seen and 1 for one seen well. With few mixtures it is the share of ordinary
-        bootstrap samples that hold any of them, about `1 - e^-n`; with tiny ratios, their share of a ratio that is not.
-        """
-        few = np.where(self.mixtures < FEW_MIXTURES, 1.0 - np.exp(-self.mixtures), 1.0)
-        return few * np.minimum(self.p_range[..., 1] / TINY_RATIO, 1.0)
-
     def beyond_budgets(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
         return _factors(N, self.N_range), _factors(D, self.D_range)
