@@ -19,7 +19,7 @@ The wings, in the order in which data flows; each imports only from those above 
   fitting     from logs to a Fit, and at a budget to a Surface: means, joint samples, pieces
   mixing      a question (Problem) within bounds (Polytope), its solution and its proof
   scores      scores on tasks as functions of losses
-  planning    which runs to train next
+  planning    which runs to train next, and how far they would bring the error
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ from shapleymix.fitting.fit import Evaluation as Evaluation
 from shapleymix.fitting.fit import Fit as Fit
 from shapleymix.fitting.fit import evaluate as evaluate
 from shapleymix.fitting.fit import fit as fit
-from shapleymix.fitting.learning_curve import LearningCurve as LearningCurve
-from shapleymix.fitting.learning_curve import learning_curve as learning_curve
 from shapleymix.fitting.likeness import like as like
 from shapleymix.fitting.prediction import Prediction as Prediction
 from shapleymix.fitting.surface import Gain as Gain
@@ -39,8 +37,10 @@ from shapleymix.mixing.problem import optimize as optimize
 from shapleymix.mixing.problem import optimize_compute as optimize_compute
 from shapleymix.mixing.problem import optimize_scales as optimize_scales
 from shapleymix.mixing.problem import problem as problem
-from shapleymix.planning import Design as Design
-from shapleymix.planning import design as design
+from shapleymix.planning.design import Design as Design
+from shapleymix.planning.design import design as design
+from shapleymix.planning.learning_curve import LearningCurve as LearningCurve
+from shapleymix.planning.learning_curve import learning_curve as learning_curve
 from shapleymix.scores import Downstream as Downstream
 from shapleymix.scores import calibrate_scores as calibrate_scores
 from shapleymix.tables.languages import Languages as Languages

@@ -11,8 +11,8 @@ from simulated import inputs, mixtures, simulate, true_law
 
 import shapleymix as sm
 from shapleymix.errors import FitError, UsageError
-from shapleymix.fitting.learning_curve import LearningCurve, _draws, learning_curve
 from shapleymix.laws import BlackBox, Observations
+from shapleymix.planning.learning_curve import LearningCurve, _draws, learning_curve
 from shapleymix.records import FloatArray, IntArray
 
 QUICK: dict[str, Any] = {"starts": 2}

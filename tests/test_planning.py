@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shapleymix as sm
-from shapleymix.planning import NOISE, choose, features
+from shapleymix.planning.design import NOISE, choose, features
 
 FIVE = Path(__file__).parents[1] / "fixtures" / "multilingual5_runs.csv"
 NAMES = ("en", "de", "fr", "zh", "ja")

@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what is larger than the third drawing asks for is to shrink, not to stay
-    "shapleymix/[edfrs]*.py": 767,
+    "shapleymix/[edfrs]*.py": 766,
     "shapleymix/tables": 1_292,
     "shapleymix/game": 437,
     "shapleymix/laws": 1_400,
-    "shapleymix/fitting": 3_776,
+    "shapleymix/fitting": 3_579,
     "shapleymix/mixing": 2_391,
-    "shapleymix/planning.py": 280,
+    "shapleymix/planning": 447,
     "adapters/shapleymix_io": 1_395,
     "adapters/shapleymix_irds": 4_798,
     "adapters/shapleymix_sweep": 699,
@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "cli/shapleymix_view": 925,
     "tests": 15_960,
 }
-MOST_MODULES, MOST_SCRIPT = 124, 458
+MOST_MODULES, MOST_SCRIPT = 125, 458
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -86,7 +86,7 @@ def _list(
 
     from shapleymix.files import is_table_name
     from shapleymix.mixing.bounds import polytope_of
-    from shapleymix.planning import moved_within
+    from shapleymix.planning.design import moved_within
     from shapleymix.tables.words import parse_size
 
     languages = keywords.get("languages")
