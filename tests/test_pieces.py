@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -81,14 +80,6 @@ def test_fields_have_the_derivatives_that_fits_use(kind: str):
         up, down = (Pieces(**{**vars(pieces), name: value + step}).losses(P) for step in (h, -h))
         total = by if by.ndim == 1 else by.sum(axis=0)
         np.testing.assert_allclose(total, (up - down) / (2 * h), rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("kind", KINDS[:4])
-def test_cvxpy_sees_the_same_losses(kind: str):
-    pieces, p = made(kind), cp.Variable(4)
-    losses, cones = pieces.to_cvxpy(p)
-    cp.Problem(cp.Minimize(cp.sum(losses)), [p == P, *cones]).solve(solver=cp.CLARABEL)
-    np.testing.assert_allclose(losses.value, pieces.losses(P), rtol=1e-6)
 
 
 def test_selections_keep_every_number():

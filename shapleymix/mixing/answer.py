@@ -25,7 +25,6 @@ from shapleymix.errors import InfeasibleError, OutsideError, UsageError, describ
 from shapleymix.files import Json
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.cone import violation
 from shapleymix.mixing.mixture import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
@@ -292,7 +291,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     for name, q in named.items():
         known = _compared(one, name, q, one.gain(p, q))
         reason = "the law gives more than an untrained model's loss" if np.isnan(known["objective"]) else ""
-        within, penalty = violation(one.goal, q) <= FEASIBLE, one.goal.penalty(q)
+        within, penalty = one.goal.violation(q) <= FEASIBLE, one.goal.penalty(q)
         found.append(Rival(**known, within_bounds=within, penalty=penalty, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 

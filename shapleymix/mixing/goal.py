@@ -6,15 +6,16 @@ Axes: M sources, K targets; any leading axes of mixtures.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.laws.pieces import Pieces, product
+from shapleymix.mixing.cone import Cones
 from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, read_languages
@@ -140,8 +141,6 @@ def _of_numbers(numbers: FloatArray, targets: tuple[str, ...], origin: str) -> W
 
 
 MEAN, WORST = "mean", "worst"
-Constraint = Callable[[Any], object]
-"""A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
 
 
 class Losses(Protocol):
@@ -166,8 +165,8 @@ class Goal:
         Whether the largest weighted loss is minimised.
     kl, anchor : float and array (M,), optional
         Weight of the penalty in nats, and its mixture.
-    cone_constraints : tuple of Constraint
-        Constraints that only cvxpy understands.
+    own : Cones, optional
+        Constraints of the user's own that are no rows of the bounds.
     """
 
     law: Losses
@@ -176,7 +175,7 @@ class Goal:
     worst: bool = False
     kl: float = 0.0
     anchor: FloatArray | None = None
-    cone_constraints: tuple[Constraint, ...] = ()
+    own: Cones | None = None
 
     @property
     def pieces(self) -> Pieces:
@@ -187,7 +186,7 @@ class Goal:
     @property
     def is_boxed(self) -> bool:
         """Whether the batched engine solves it: bounds on single ratios, a smooth objective."""
-        return self.within.is_box and not self.worst and not self.cone_constraints
+        return self.within.is_box and not self.worst and self.own is None
 
     def of(self, losses: FloatArray) -> FloatArray:
         """The mean or worst of losses (..., K); a target of weight 0 never counts, even without a prediction."""
@@ -206,6 +205,10 @@ class Goal:
     def total(self, p: FloatArray) -> float:
         """What is minimised, at one mixture: loss and penalty."""
         return float(self.value(p)) + self.penalty(p)
+
+    def violation(self, p: FloatArray) -> float:
+        """By how much a mixture (M,) is outside of the bounds and of the user's own constraints; 0 within."""
+        return max(self.within.violation(p), 0.0 if self.own is None else self.own.violation(p))
 
     def active(self, p: FloatArray) -> FloatArray:
         """Weights (K,) at a mixture: all for the mean, for the worst case that of the largest weighted loss alone."""

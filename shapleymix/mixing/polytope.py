@@ -349,16 +349,42 @@ class Polytope:
         """Whether no mixture within the other bounds is near enough to the centre."""
         if self.violation(ball.center) <= FEASIBLE:
             return []
-        from shapleymix.mixing.cone import nearest as distance_to
-
-        nearest = distance_to(self, ball)
-        if nearest <= ball.radius * (1 + 1e-6) + FEASIBLE:
-            return []
         text = f"no mixture within the other bounds is within {ball.radius:.4g} of the one to stay near"
-        if not np.isfinite(nearest):
+        least = self._least_l1(ball) if ball.kind == "l1" else self._least_kl(ball)
+        if not np.isfinite(least):
             return [Fault(f"{text}: it gives ratio 0 to sources that the bounds need", hint="give it some, or use l1")]
-        hint = f"widen it to {nearest * 1.001:.4g}, or loosen the other bounds"
-        return [Fault(f"{text}: the nearest is at {nearest:.4g}", value=f"{nearest:.6g}", hint=hint)]
+        if least <= ball.radius * (1 + 1e-6) + FEASIBLE:
+            return []
+        hint = f"widen it to {least * 1.001:.4g}, or loosen the other bounds"
+        return [Fault(f"{text}: the nearest is at {least:.4g}", value=f"{least:.6g}", hint=hint)]
+
+    def _least_l1(self, ball: Ball) -> float:
+        """The least L1 distance from the centre of a mixture within the other bounds."""
+        M = len(self.sources)
+        matrix, limits, equal = replace(self, ball=replace(ball, radius=0.0)).written()
+        found = linprog(
+            np.repeat([0.0, 1.0], M),
+            A_ub=matrix[equal:-1],
+            b_ub=limits[equal:-1],
+            A_eq=matrix[:equal],
+            b_eq=limits[:equal],
+            bounds=[*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(0, None)] * M],
+            method="highs",
+        )
+        return float(found.fun)
+
+    def _least_kl(self, ball: Ball) -> float:
+        """The same in KL; infinite where the other bounds need sources that the centre has none of."""
+        from shapleymix.laws.pieces import Pieces
+        from shapleymix.mixing.goal import Goal
+        from shapleymix.mixing.solving import solve
+
+        others = replace(self, ball=None).held_at_zero(ball.center == 0, "centre")
+        if others.explain() is not None:
+            return np.inf
+        none, one = np.zeros(1), np.ones(1)
+        nothing = Pieces("power", none, none, one, np.ones((len(self.sources), 1)))
+        return solve(Goal(nothing, one, others, kl=1.0, anchor=ball.center))[0].certificate.objective
 
 
 def divergence(p: FloatArray, center: FloatArray) -> float:

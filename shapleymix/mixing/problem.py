@@ -26,8 +26,9 @@ from shapleymix.fitting.surface import Score
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answer import candidates_of, reported, tokens_of
 from shapleymix.mixing.bounds import EpochsSpec, GroupSpec, TokensSpec
+from shapleymix.mixing.cone import Constraint
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
-from shapleymix.mixing.goal import MEAN, Constraint, WeightSpec
+from shapleymix.mixing.goal import MEAN, WeightSpec
 from shapleymix.mixing.mixture import Candidates, Mixture
 from shapleymix.mixing.question import Question, checked
 from shapleymix.mixing.solving import is_convex, solve_all

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.mixing.cone import with_tangents
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Duals, linear_minimiser
 from shapleymix.records import FloatArray, Record
@@ -90,8 +89,8 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
     """
     total, bounds = goal.total(p), goal.within
     within = bool(np.isfinite(total)) and bounds.violation(p) <= FEASIBLE
-    if goal.cone_constraints:
-        wide = with_tangents(bounds, goal.cone_constraints, p)
+    if goal.own is not None:
+        wide = goal.own.tangents(bounds, p)
         # What breaks a constraint by rounding does not contradict the bound.
         goal = replace(goal, within=replace(wide, row_high=np.maximum(wide.row_high, wide.rows @ p)))
     best = None

@@ -19,7 +19,7 @@ from shapleymix.fitting.evidence import TRACE
 from shapleymix.fitting.surface import Gain, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
-from shapleymix.mixing.cone import affine_rows
+from shapleymix.mixing.cone import written
 from shapleymix.mixing.goal import MEAN, NORMALIZED, UNWEIGHTED, WORST, Goal, Weights, weights_of
 from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray
@@ -73,7 +73,7 @@ class Question:
             As `problem`.
         """
         within, anchor = _bounds(fit, D, asked)
-        within, further = affine_rows(within, tuple(asked["constraints"]))
+        within, own = written(within, asked["constraints"])
         within = within.checked()
         assert within.supply is not None
         surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
@@ -81,7 +81,7 @@ class Question:
         w, unit = weights.of(asked["objective"], surface.measure)
         within, told = _above_the_edge(fit, surface, within, w > 0)
         law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
-        goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, further)
+        goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, own)
         held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
         if held:
             told.append(f"no fitted run saw {', '.join(held)}: kept at ratio 0, because the effect is unknown")

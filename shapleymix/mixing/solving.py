@@ -14,7 +14,6 @@ from scipy.optimize import LinearConstraint, minimize
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.barrier import minimise
-from shapleymix.mixing.cone import solve_cone
 from shapleymix.mixing.descent import descended
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
@@ -34,9 +33,9 @@ def search(goal: Goal, seed: int) -> FloatArray:
     Raises
     ------
     UsageError
-        If a constraint is known to cvxpy alone.
+        If there are constraints of the user's own that are not affine.
     """
-    if goal.cone_constraints:
+    if goal.own is not None:
         raise UsageError("a law without convexity takes no cvxpy constraints that are not affine")
     rng, bounds = np.random.default_rng([seed, Stream.SEARCH]), goal.within
     vertices = corners(bounds, rng, CORNERS)
@@ -98,11 +97,13 @@ def _refined(goal: Goal, start: FloatArray) -> FloatArray:
     return p if bounds.violation(p) <= FEASIBLE else start
 
 
-BARRIER, DESCENT, CONE = "barrier Newton", "sequential quadratic programs", "cvxpy (Clarabel)"
+BARRIER, DESCENT = "barrier Newton", "sequential quadratic programs"
 ENOUGH = 1e-11
 SNAPS = (1e-9, 1e-12)
 """Ratios so near to a bound are moved onto it where that costs nothing: a ratio of 1e-15 is meant to be 0."""
 COST_OF_SNAP = 1e-11
+OWN = 1e-6
+"""By how much a mixture may break constraints of the user's own, in their units: what a cone solver leaves open."""
 OF_REPLICATES = 1e-10
 """Where the search for a replicate's optimum ends: what is left is far below the spread of the replicates."""
 
@@ -154,7 +155,7 @@ def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray
         lower, upper, w = (np.broadcast_to(side, (count, len(side))) for side in (within.lower, within.upper, goal.w))
         return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tolerance=OF_REPLICATES)
     members = [replace(goal, law=flat.take(member)) for member in range(len(flat.floor))]
-    return np.stack([solve_cone(one) if one.cone_constraints else descended(one, start)[0] for one in members])
+    return np.stack([descended(one, start)[0] for one in members])
 
 
 def stacked(members: Sequence[Pieces]) -> Pieces:
@@ -183,9 +184,9 @@ def _batch(goals: Sequence[Goal]) -> FloatArray:
 
 def _apart(goal: Goal) -> tuple[Proof, str]:
     """The optimum where bounds are more than a box, or the worst case is asked for."""
-    if goal.cone_constraints:
-        return _best(goal, [solve_cone(goal)], CONE), CONE
     found = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
+    if goal.own is not None and goal.own.violation(found[0]) > OWN:
+        raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
     return _best(goal, [_snapped(goal, found[0]), *found], DESCENT), DESCENT
 
 
@@ -219,6 +220,6 @@ def _snapped(goal: Goal, p: FloatArray) -> FloatArray:
         moved = np.where(low, bounds.lower, np.where(high, bounds.upper, p))
         roomy = int(np.where(low | high, -1.0, np.minimum(p - bounds.lower, bounds.upper - p)).argmax())
         moved[roomy] += 1 - moved.sum()
-        if bounds.violation(moved) <= FEASIBLE / 10 and goal.total(moved) <= total + COST_OF_SNAP * abs(total):
+        if goal.violation(moved) <= FEASIBLE / 10 and goal.total(moved) <= total + COST_OF_SNAP * abs(total):
             return moved
     return p
