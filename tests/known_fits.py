@@ -13,8 +13,8 @@ from shapleymix.fitting.surface import as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.mixture import Mixture
+from shapleymix.mixing.optimize import optimize
 from shapleymix.mixing.polytope import Ball, Polytope
-from shapleymix.mixing.problem import optimize
 
 SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")
 TOKENS = {"en": "1T", "de": "100B", "fi": "2B", "code": "50B"}

@@ -17,7 +17,8 @@ import shapleymix as sm
 from shapleymix.errors import InfeasibleError, ShapleyMixWarning, SolveError, UsageError
 from shapleymix.mixing.frontier import Frontier
 from shapleymix.mixing.mixture import Candidates, Mixture, MixtureGrid
-from shapleymix.mixing.problem import compare_mixtures, frontier, optimize, optimize_scales, problem
+from shapleymix.mixing.optimize import compare_mixtures, frontier, optimize, optimize_scales
+from shapleymix.mixing.problem import problem
 from shapleymix.tables.languages import Languages
 
 FIT = KnownFit()

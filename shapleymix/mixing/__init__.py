@@ -11,11 +11,11 @@ Modules, in reading order:
   proof         how far from optimal a mixture can be, whoever made it: a bound from the pieces alone
   solving       which engine takes a goal, exact zeros in its answer, and a search where a law is not convex
   closed_forms  the paper's closed forms, for reproduction
-  question      what is asked, as it stands: surface, weights, bounds, and the regimes of losses
   mixture       what is answered: mixtures with their proof, their intervals and their rivals
   answer        from a solved question to what is reported: the mixture, its rivals, and what other bounds would bring
   frontier      the trade-off between the mean losses of two sets of targets
-  problem       the front door: `problem`, the functions that share its keywords, and N, D and mixture together
+  problem       a question as it stands (surface, weights, bounds, regimes of losses), and its answers
+  optimize      the front door: functions that share the keywords of `problem`, and N, D and mixture together
 
 Where to add what:
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass, replace
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,11 +28,13 @@ from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.mixture import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
-from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.mixtures import Rivals, epochs_of, named_baselines, rivals_of
 from shapleymix.tables.words import format_size, parse_size
+
+if TYPE_CHECKING:
+    from shapleymix.mixing.problem import Problem
 
 LEAST = 1e-9
 """A slope below this, relative to the objective, is rounding."""
@@ -77,7 +79,7 @@ def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
     raise UsageError(f"what if: {text!r} is no change of a source's tokens", hint=did_you_mean(name, sources) or _HINT)
 
 
-def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
+def what_ifs_of(one: Problem, proof: Proof) -> tuple[WhatIf, ...]:
     """The optimum under each change of tokens that is asked for, beside the answer without it.
 
     Raises
@@ -94,7 +96,7 @@ def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
     return tuple(_answered(one, proof, text.strip()) for text in dict.fromkeys(texts))
 
 
-def _answered(one: Question, proof: Proof, text: str) -> WhatIf:
+def _answered(one: Problem, proof: Proof, text: str) -> WhatIf:
     sources = one.within.sources
     more = tokens_of(text, sources, one.surface.available)
     try:
@@ -113,12 +115,12 @@ def _answered(one: Question, proof: Proof, text: str) -> WhatIf:
     )
 
 
-def _gained(after: Question, p: FloatArray, before: Question, q: FloatArray) -> Gain:
+def _gained(after: Problem, p: FloatArray, before: Problem, q: FloatArray) -> Gain:
     """What mixture p of one question saves against q of another, in the mean of many runs of each."""
     return gain_between(after.surface, p, before.surface, q, before.goal.of, before.level, runs=False)
 
 
-def repetition_of(one: Question, p: FloatArray) -> dict[str, Any]:
+def repetition_of(one: Problem, p: FloatArray) -> dict[str, Any]:
     """What repeated tokens cost: the optimum less that with unlimited data, with all other bounds as they are."""
     surface = one.surface
     repeats = np.nan_to_num(epochs_of(p, surface.available, surface.D)) > 1 + 1e-9
@@ -136,7 +138,7 @@ def repetition_of(one: Question, p: FloatArray) -> dict[str, Any]:
     }
 
 
-def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
+def prices_of(one: Problem, proof: Proof) -> tuple[Price, ...]:
     """The bounds that hold an optimum back, those of the steepest slope first, and what relaxing each saves."""
     found = sorted(_binding(one, proof), key=lambda bound: -bound[0].per_ratio)
     relaxed = [_relaxed(one, *bound) for bound in found[:PRICED]]
@@ -149,7 +151,7 @@ def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     return tuple(prices)
 
 
-def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
+def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     """The bounds with a slope, each with its field of a `Polytope` and its place there."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
     caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
@@ -167,7 +169,7 @@ def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
             yield Price(names[i], side, bound, origins[i], float(slopes[i]), 0.0, unit, *nothing), field, i
 
 
-def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Question, float]:
+def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Problem, float]:
     """The question with more room at one bound, and by how much: tokens by a power of ten, 1B at 100B."""
     bounds, D = one.within, one.surface.D
     tokens = float(10.0 ** max(np.round(np.log10(D * STEP)), 0.0))
@@ -182,7 +184,7 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
     return replace(one, goal=goal), step * D if price.unit == "tokens" else step
 
 
-def reported(one: Question, proof: Proof, engine: str) -> Mixture:
+def reported(one: Problem, proof: Proof, engine: str) -> Mixture:
     """The mixture with its intervals, its rivals, and what its bounds cost.
 
     Raises
@@ -230,14 +232,14 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
     )
 
 
-def _assert_minimised(one: Question, proof: Proof) -> None:
+def _assert_minimised(one: Problem, proof: Proof) -> None:
     """What was minimised must be what is reported, as the surface has it, which made none of it."""
     shown, minimised = one.objective(proof.p), float(one.goal.value(proof.p))
     if np.isfinite(shown) and abs(shown - minimised) > SAME * max(abs(minimised), 1e-300):
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
 
 
-def refuse_outside(one: Question, named: Mapping[str, FloatArray]) -> None:
+def refuse_outside(one: Problem, named: Mapping[str, FloatArray]) -> None:
     """Where `strict` is asked for, refuse mixtures outside of what was fitted to a target that counts."""
     p = np.stack(list(named.values()))
     outside = np.any(one.surface.outside(p)[:, one.goal.w > 0], axis=1)
@@ -248,7 +250,7 @@ def refuse_outside(one: Question, named: Mapping[str, FloatArray]) -> None:
         raise OutsideError(f"outside of what was fitted: {names}: {told}", hint=hint)
 
 
-def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """At most three warnings, those first that change most of what a reader would do; and notices with the rest."""
     within, p, found = one.within, proof.p, []
     if np.isnan(proof.gap):
@@ -284,7 +286,7 @@ def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, .
     return tuple(found[:MOST_WARNINGS]), tuple(notices)
 
 
-def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
+def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
     """The optimum against baselines and the mixtures that were asked for; and these against each other."""
     surface, asked, found = one.surface, one.asked, []
     named = named_baselines(surface.sources, surface.available, asked["smoothing"], asked["compare_to"], surface.D)
@@ -296,7 +298,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
-def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
+def _better(one: Problem, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
     """The other rivals that surely gain over one, where the optimum does not."""
     if rival.sure is not False:
         return ()
@@ -304,7 +306,7 @@ def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, 
     return tuple(name for name, gain in gains.items() if is_sure(gain.low, gain.probability))
 
 
-def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
+def candidates_of(one: Problem, mixtures: Rivals) -> Candidates:
     """The mixtures, compared as the question asks."""
     named = {name: one.ratios(given) for name, given in rivals_of(mixtures).items()}
     if not named:
@@ -323,7 +325,7 @@ def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
     return Candidates(**said, weights=one.goal.w, entries=tuple(entries))
 
 
-def _compared(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
+def _compared(one: Problem, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
     """The fields of a mixture that is compared with another."""
     low, high = one.objective_interval(p)
     found = {"name": name, "p": p, "objective": one.objective(p), "objective_low": low, "objective_high": high}
@@ -331,7 +333,7 @@ def _compared(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, 
     return found | gained
 
 
-def common_fields(one: Question, warnings: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
+def common_fields(one: Problem, warnings: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
     """The fields of an `Answer`."""
     surface, supply = one.surface, one.supply
     return {
