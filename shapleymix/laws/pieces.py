@@ -219,12 +219,6 @@ class Pieces:
             found["s"] = found["phi"] * (self.phi * log_ratios(q)[..., None])
         return self.floor + self.scale * unit, found
 
-    def convex_up_to(self, u: FloatArray) -> BoolArray:
-        """(..., K) whether each piece is convex in the mixture where losses less their floor are at most u (..., K)."""
-        if self.curves is None:
-            return np.ones(np.broadcast_shapes(np.shape(u), np.shape(self.floor)), dtype=bool)
-        return self.curves.convex_up_to(u, self.floor, self.kappa)
-
     def supplied(self, unique: FloatArray, rate: FloatArray | float, harm: FloatArray | None = None) -> Self:
         """The same law where sources have a share `unique` (..., M) of D in unique tokens.
 

@@ -103,7 +103,7 @@ def _answered(one: Problem, proof: Proof, text: str) -> WhatIf:
         other = one.with_available(one.surface.available + more)
     except InfeasibleError as error:
         raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
-    new, _ = solve(other.goal, one.asked["seed"])
+    new = solve(other.goal, one.asked["seed"])
     return WhatIf(
         **_compared(other, text, new.p, _gained(other, new.p, one, proof.p)),
         tokens={sources[i]: float(more[i]) for i in np.flatnonzero(more).tolist()},
@@ -128,7 +128,7 @@ def repetition_of(one: Problem, p: FloatArray) -> dict[str, Any]:
     if not one.knows_repetition or not repeats.any():
         return {"repetition": nothing, "repetition_cost": 0.0}
     free = one.with_available(np.full(len(p), np.nan))
-    best, _ = solve(free.goal, one.asked["seed"])
+    best = solve(free.goal, one.asked["seed"])
     gain = _gained(free, best.p, one, p)
     return {
         "repetition": surface.mean(p[None])[0] - free.surface.mean(best.p[None])[0],
@@ -144,7 +144,7 @@ def prices_of(one: Problem, proof: Proof) -> tuple[Price, ...]:
     relaxed = [_relaxed(one, *bound) for bound in found[:PRICED]]
     solved = solve_all([other.goal for other, _ in relaxed], one.asked["seed"]) if relaxed else []
     prices = [price for price, *_ in found]
-    for place, ((other, change), (new, _)) in enumerate(zip(relaxed, solved, strict=True)):
+    for place, ((other, change), new) in enumerate(zip(relaxed, solved, strict=True)):
         gain = _gained(other, new.p, one, proof.p)
         saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
         prices[place] = replace(prices[place], change=change, **saved)
@@ -184,7 +184,7 @@ def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Proble
     return replace(one, goal=goal), step * D if price.unit == "tokens" else step
 
 
-def reported(one: Problem, proof: Proof, engine: str) -> Mixture:
+def reported(one: Problem, proof: Proof) -> Mixture:
     """The mixture with its intervals, its rivals, and what its bounds cost.
 
     Raises
@@ -222,7 +222,6 @@ def reported(one: Problem, proof: Proof, engine: str) -> Mixture:
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
         epochs=epochs_of(p, supply.available, surface.D),
         baselines=_rivals(one, p),
-        engine=engine,
         replicates=0 if optima is None else len(optima),
         penalty=goal.penalty(p),
         kl=goal.kl,

@@ -203,7 +203,7 @@ def _solved(
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """All shares (R,) with the wanted ones solved, mean losses (R, 2) of both sides, and the places that have both."""
     goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
-    known |= {share: proof for share, (proof, _) in zip(goals, solve_all(list(goals.values())), strict=True)}
+    known |= dict(zip(goals, solve_all(list(goals.values())), strict=True))
     shares = np.array(sorted(known))
     losses = one.surface.mean(np.stack([known[share].p for share in shares.tolist()]))
     sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)

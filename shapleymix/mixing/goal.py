@@ -180,6 +180,19 @@ class Goal:
         """Whether the batched engine solves it: bounds on single ratios, a smooth objective."""
         return self.within.is_box and not self.worst and self.own is None
 
+    @property
+    def is_convex(self) -> bool:
+        """Whether it is within its bounds: losses in pieces are, error rates of tasks where losses are low enough.
+
+        A loss is highest at a corner, and the corners of the floors' simplex hold all mixtures between them.
+        """
+        if not isinstance(self.law, Pieces) or self.law.curves is None:
+            return isinstance(self.law, Pieces)
+        lower = self.within.lower
+        ends = lower + (1 - lower.sum()) * np.eye(len(lower))[self.within.movable]
+        reach = (self.law.plain_losses(ends) - self.law.floor).max(axis=0)
+        return bool(self.law.curves.convex_up_to(reach, self.law.floor, self.law.kappa)[self.w > 0].all())
+
     def of(self, losses: FloatArray) -> FloatArray:
         """The mean or worst of losses (..., K); a target of weight 0 never counts, even without a prediction."""
         counted = self.w > 0

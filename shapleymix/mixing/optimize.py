@@ -17,11 +17,10 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError, caution, did_you_mean
-from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.frontier import POINTS, Frontier
 from shapleymix.mixing.mixture import Candidates, Mixture
 from shapleymix.mixing.problem import FitSpec, Problem, Size, fit_of, problem, solved
-from shapleymix.mixing.solving import is_convex, solve_all
+from shapleymix.mixing.solving import solve_all
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import Rivals
 from shapleymix.tables.words import parse_budget
@@ -226,7 +225,7 @@ def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]
         except InfeasibleError as error:
             refusal = error
             continue
-        if not isinstance(one.goal.law, Pieces) or not is_convex(one.goal):
+        if not one.goal.is_convex:
             message = "the objective may not be convex in the mixture, and optima without a proof cannot be compared"
             raise SolveError(message, hint="ask for several N and D of that budget, and take the best")
     if not found and refusal is not None:
@@ -248,7 +247,7 @@ def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
     for _ in range(ROUNDS):
         grid = np.linspace(low, high, GRID)
         problems = _problems(fit, grid, flops, keywords)
-        optima = [proof.certificate.objective for proof, _ in solve_all([one.goal for one in problems.values()])]
+        optima = [proof.certificate.objective for proof in solve_all([one.goal for one in problems.values()])]
         place = list(problems)[int(np.argmin(optima))]
         best, found = float(grid[place]), problems[place]
         cell = ZOOM * (high - low) / (GRID - 1)

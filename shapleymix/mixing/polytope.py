@@ -5,7 +5,6 @@ Axes: M sources, G rows (bounds on summed ratios), K targets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -108,13 +107,6 @@ class Polytope:
     row_names: tuple[str, ...]
     ball: Ball | None = None
     supply: Supply | None = None
-
-    @classmethod
-    def box(cls, lower: FloatArray, upper: FloatArray, sources: Sequence[str] = ()) -> Polytope:
-        """Bounds on single ratios alone."""
-        M = len(upper)
-        names, none = tuple(sources) or tuple(f"l{i}" for i in range(M)), ("",) * M
-        return cls(names, lower, upper, none, none, np.zeros((0, M)), np.zeros(0), np.zeros(0), ())
 
     @property
     def is_box(self) -> bool:
@@ -384,7 +376,7 @@ class Polytope:
             return np.inf
         none, one = np.zeros(1), np.ones(1)
         nothing = Pieces("power", none, none, one, np.ones((len(self.sources), 1)))
-        return solve(Goal(nothing, one, others, kl=1.0, anchor=ball.center))[0].certificate.objective
+        return solve(Goal(nothing, one, others, kl=1.0, anchor=ball.center)).certificate.objective
 
 
 def divergence(p: FloatArray, center: FloatArray) -> float:

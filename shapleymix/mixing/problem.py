@@ -203,7 +203,7 @@ def solved(problems: Sequence[Problem]) -> tuple[Mixture, ...]:
     for one in problems:
         one.require_convex()
     found = solve_all([one.goal for one in problems], problems[0].asked["seed"])
-    return tuple(reported(one, proof, engine) for one, (proof, engine) in zip(problems, found, strict=True))
+    return tuple(map(reported, problems, found))
 
 
 def fit_of(given: FitSpec) -> Any:
