@@ -14,7 +14,7 @@ from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.mixture import Mixture
 from shapleymix.mixing.optimize import optimize
-from shapleymix.mixing.polytope import Ball, Polytope
+from shapleymix.mixing.polytope import Ball, Polytope, Supply
 
 SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")
 TOKENS = {"en": "1T", "de": "100B", "fi": "2B", "code": "50B"}
@@ -102,8 +102,8 @@ BOUNDS = ("box", "rows", "equal", "l1", "kl")
 def box(lower: np.ndarray, upper: np.ndarray) -> Polytope:
     """Bounds on single ratios alone."""
     M, none = len(upper), ("",) * len(upper)
-    names = tuple(f"l{i}" for i in range(M))
-    return Polytope(names, lower, upper, none, none, np.zeros((0, M)), np.zeros(0), np.zeros(0), ())
+    names, supply = tuple(f"l{i}" for i in range(M)), Supply(1.0, np.full(M, np.nan), np.full(M, np.inf), np.zeros(M))
+    return Polytope(names, lower, upper, none, none, np.zeros((0, M)), np.zeros(0), np.zeros(0), (), supply)
 
 
 def bounds_of(kind: str, M: int, rng: np.random.Generator) -> Polytope:

@@ -194,7 +194,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
     ProofError
         If what is reported is not what was minimised.
     """
-    surface, goal, p, within, supply = one.surface, one.goal, proof.p, one.within, one.supply
+    surface, goal, p, within = one.surface, one.goal, proof.p, one.within
     _assert_minimised(one, proof)
     refuse_outside(one, {"the optimum": p})
     losses = surface.mean(p[None])[0]
@@ -220,7 +220,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         caps=within.upper,
         floors=within.lower,
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
-        epochs=epochs_of(p, supply.available, surface.D),
+        epochs=epochs_of(p, surface.available, surface.D),
         baselines=_rivals(one, p),
         replicates=0 if optima is None else len(optima),
         penalty=goal.penalty(p),
@@ -249,8 +249,8 @@ def refuse_outside(one: Problem, named: Mapping[str, FloatArray]) -> None:
         raise OutsideError(f"outside of what was fitted: {names}: {told}", hint=hint)
 
 
-def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """At most three warnings, those first that change most of what a reader would do; and notices with the rest."""
+def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], list[str]]:
+    """Warnings, those first that change most of what a reader would do; and notices."""
     within, p, found = one.within, proof.p, []
     if np.isnan(proof.gap):
         found.append("The law is not convex in the mixture: this is the best of a search, without a proof.")
@@ -264,7 +264,7 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[tuple[str, ..
     if held.any():
         names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
         found.append(f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough.")
-    epochs = epochs_of(p, one.supply.available, one.supply.D)
+    epochs = epochs_of(p, one.surface.available, one.surface.D)
     low, high = spread * epochs / np.maximum(p, 1e-300)
     often = [
         f"{within.sources[i]} {epochs[i]:.3g} times" + (f" ({low[i]:.3g} .. {high[i]:.3g})" if low[i] > 0 else "")
@@ -273,16 +273,16 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[tuple[str, ..
     if often and not one.knows_repetition:
         found.append(f"The law counts repeated tokens as fresh ones, but the mixture sees {listed(often)}.")
     found += list(one.surface.warnings(p[None]))
-    notices = [*found[MOST_WARNINGS:], *one.notices]
+    notices = [*one.notices]
     if often and one.knows_repetition:
         notices.append(
             f"The optimum sees {listed(often)}; in brackets the {one.level:.0%} interval of the best epochs."
         )
-    if np.isnan(one.supply.available).all():
+    if np.isnan(one.surface.available).all():
         notices.append("without a languages table (available tokens) there is no natural mixture to compare with")
     if one.surface.draws is None:
         notices.append("ratios have no intervals: the fit has no bootstrap replicates of a convex law")
-    return tuple(found[:MOST_WARNINGS]), tuple(notices)
+    return found, notices
 
 
 def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
@@ -320,7 +320,7 @@ def candidates_of(one: Problem, mixtures: Rivals) -> Candidates:
         entries.append(Candidate(**known, losses=losses[row], low=low[row], high=high[row]))
     entries[0] = replace(entries[0], probability=np.nan)
     told = surface.warnings(p, tuple(named))
-    said = common_fields(one, told[:MOST_WARNINGS], (*told[MOST_WARNINGS:], *one.weights.notices))
+    said = common_fields(one, told, one.weights.notices)
     return Candidates(**said, weights=one.goal.w, entries=tuple(entries))
 
 
@@ -332,14 +332,15 @@ def _compared(one: Problem, name: str, p: FloatArray, gain: Gain) -> dict[str, A
     return found | gained
 
 
-def common_fields(one: Problem, warnings: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
-    """The fields of an `Answer`."""
-    surface, supply = one.surface, one.supply
+def common_fields(one: Problem, told: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
+    """The fields of an `Answer`, of which as many things are warnings as a reader takes in; the rest are notices."""
+    surface, supply = one.surface, one.within.supply
     return {
         "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
         "weights_origin": one.weights.origin, "objective_kind": one.asked["objective"], "objective_unit": one.unit,
         "measure": surface.measure, "level": one.level, "available": supply.available, "max_epochs": supply.epochs,
-        "min_tokens": supply.least, "warnings": tuple(warnings), "notices": tuple(dict.fromkeys(notices)),
+        "min_tokens": supply.least, "warnings": tuple(told[:MOST_WARNINGS]),
+        "notices": tuple(dict.fromkeys((*told[MOST_WARNINGS:], *notices))),
         "asked": plain_keywords(one.asked), "provenance": provenance_of(one.fit),
     }  # fmt: skip
 

@@ -6,6 +6,7 @@ Axes: M sources.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,13 @@ class Cones:
 
     def __init__(self, p: Any, constraints: Sequence[Any]) -> None:
         import cvxpy as cp
-        from cvxpy.error import DCPError
+        from cvxpy.error import DCPError, SolverError
         from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
 
         self._p, self._constraints = p, constraints
         try:
             data = cp.Problem(cp.Minimize(0), list(constraints)).get_problem_data(cp.CLARABEL)[0]
-        except DCPError as error:
+        except (DCPError, SolverError) as error:
             raise SolveError(f"a constraint is not convex: {str(error).splitlines()[0]}") from error
         matrix, first = data["A"].toarray(), data["param_prob"].var_id_to_col[p.id]
         own = np.arange(first, first + p.size)
@@ -53,7 +54,8 @@ class Cones:
         """The bounds with the tangents at a mixture (M,) as rows; mixtures within the constraints are within them."""
         for one in self._constraints:
             bounds = _with_tangents(bounds, one, self._p, p, "constraint")
-        return bounds
+        # What breaks a constraint by rounding does not contradict a bound.
+        return replace(bounds, row_high=np.maximum(bounds.row_high, bounds.rows @ p))
 
 
 def written(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope, Cones | None]:

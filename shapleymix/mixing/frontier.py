@@ -132,7 +132,7 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
     told = surface.warnings(np.stack([entry.p for entry in entries]))
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
     return Frontier(
-        **common_fields(one, told[:3], (*told[3:], *one.notices, *few, *lost)),
+        **common_fields(one, told, (*one.notices, *few, *lost)),
         between=between,
         first_targets=names[0],
         second_targets=names[1],

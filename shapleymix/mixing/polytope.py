@@ -90,10 +90,10 @@ class Polytope:
         Bounds of the weighted sums, which may be infinite.
     row_names : tuple of str (G,)
         What to call them.
+    supply : Supply
+        The tokens from which bounds were computed.
     ball : Ball, optional
         The ball around a mixture within which to stay.
-    supply : Supply, optional
-        The tokens from which bounds were computed.
     """
 
     sources: tuple[str, ...]
@@ -105,8 +105,8 @@ class Polytope:
     row_low: FloatArray
     row_high: FloatArray
     row_names: tuple[str, ...]
+    supply: Supply
     ball: Ball | None = None
-    supply: Supply | None = None
 
     @property
     def is_box(self) -> bool:
@@ -306,7 +306,7 @@ class Polytope:
         parts = [f"raise the caps by {1 - caps:.4g} in all"]
         limited = np.array([why == TOKENS for why in self.cap_origin])
         supplied = float(self.upper[limited].sum())
-        if self.supply is not None and supplied > 0:
+        if supplied > 0:
             parts.append(f"allow {1 + (1 - caps) / supplied:.4g} times the epochs")
             if limited.all():
                 parts.append(f"train on D = {format_size(caps * self.supply.D)} tokens at most")

@@ -28,7 +28,7 @@ from shapleymix.mixing.cone import Constraint, written
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
 from shapleymix.mixing.mixture import Candidates, Mixture
-from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope, Supply
+from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import LanguagesSpec, languages_of
@@ -95,7 +95,6 @@ class Problem:
         within, anchor = _bounds(fit, D, asked)
         within, own = written(within, asked["constraints"])
         within = within.checked()
-        assert within.supply is not None
         surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked["objective"], surface.measure)
@@ -111,12 +110,6 @@ class Problem:
     def within(self) -> Polytope:
         """The bounds."""
         return self.goal.within
-
-    @property
-    def supply(self) -> Supply:
-        """The tokens at hand."""
-        assert self.within.supply is not None
-        return self.within.supply
 
     @property
     def level(self) -> float:
@@ -194,7 +187,7 @@ class Problem:
 
     def with_tokens(self, change: str) -> Problem:
         """The same question with more or fewer unique tokens at hand: `"de+50B"`, `"en-1T,de+10B"`."""
-        available = self.supply.available
+        available = self.surface.available
         return self.with_available(available + tokens_of(change, self.within.sources, available))
 
 
@@ -376,7 +369,6 @@ def _bounds(fit: Any, D: float, asked: Mapping[str, Any]) -> tuple[Polytope, Flo
     within = polytope_of(tuple(fit.sources), D, unseen=unseen, usual_epochs=usual, **bounds)
     anchor, ball = None, within.ball
     if asked["kl"] > 0:
-        assert within.supply is not None
         anchor = mixture_of(asked["anchor"], within.sources, within.supply.available, D)
         within = within.held_at_zero(anchor == 0, "anchor")
     if ball is not None and ball.kind == "kl":

@@ -87,9 +87,7 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
     total, bounds = goal.total(p), goal.within
     within = bool(np.isfinite(total)) and bounds.violation(p) <= FEASIBLE
     if goal.own is not None:
-        wide = goal.own.tangents(bounds, p)
-        # What breaks a constraint by rounding does not contradict the bound.
-        goal = replace(goal, within=replace(wide, row_high=np.maximum(wide.row_high, wide.rows @ p)))
+        goal = replace(goal, within=goal.own.tangents(bounds, p))
     best = None
     tangents = ((base, w, duals) for base in _bases(goal, p) for w, duals in _multipliers(goal, base))
     for base, w, duals in tangents:
