@@ -103,7 +103,7 @@ def test_families_must_be_known():
     table = Languages(NAMES[:3], ("Germanic", None, "Romance"), np.full(3, np.nan), None, np.full(3, np.nan))
     given = Inputs(NAMES[:4], NAMES[:4], None, table)
     with pytest.raises(DataError, match="no family is given for 'de'") as caught:
-        same_family(given, given.sources)
+        same_family(given)
     assert "no family is given for 'zh'" in str(caught.value)
     with pytest.raises(UsageError, match="needs the language families"):
         LAWS["family"].givens(Inputs(NAMES[:4], NAMES[:4]))

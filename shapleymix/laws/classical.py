@@ -122,24 +122,23 @@ class Family(TransferLaw):
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
-        return {"members": same_family(inputs, inputs.sources)}
+        return {"members": same_family(inputs)}
 
 
-def same_family(inputs: Inputs, rows: tuple[str, ...]) -> FloatArray:
-    """1 where a row's language and a target are of one family, else 0; shape (rows, K)."""
+def same_family(inputs: Inputs) -> FloatArray:
+    """1 where a source and a target are of one family, else 0; shape (M, K)."""
     if inputs.languages is None:
         hint = "give a languages table with the columns language,family (languages)"
         raise UsageError("law 'family' needs the language families", hint=hint)
     family = dict(zip(inputs.languages.names, inputs.languages.family, strict=True))
-    lacking = [name for name in dict.fromkeys((*rows, *inputs.targets)) if not family.get(name)]
+    lacking = [name for name in dict.fromkeys((*inputs.sources, *inputs.targets)) if not family.get(name)]
     if lacking:
         place = Location(file=inputs.languages.origin, column="family")
         hint = "add the language with its family"
         faults = [Fault(f"no family is given for {name!r}", place, hint=hint) for name in lacking]
         raise DataError.of(faults, "the languages table")
-    of_row = np.array([family[name] for name in rows])
-    of_target = np.array([family[name] for name in inputs.targets])
-    return (of_row[:, None] == of_target[None, :]).astype(np.float64)
+    of_source, of_target = (np.array([family[name] for name in names]) for names in (inputs.sources, inputs.targets))
+    return (of_source[:, None] == of_target).astype(np.float64)
 
 
 RIDGE = 1e-4

@@ -108,8 +108,8 @@ def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shr
         return None
     A, b, equalities = _rows(goal.within, p, shrink, tangents.over(unit, p))
     M, K, (rows, columns) = len(p), len(tangents.limits), A.shape
-    if goal.own is not None:
-        A, b = _joined(A, b, goal.own, p)
+    if goal.cones is not None:
+        A, b = _joined(A, b, goal.cones, p)
     more = A.shape[1] - M
     # Variables of like curvature: a step of a tiny ratio is tiny, and must be as exact as the others.
     scale = np.append(1 / np.sqrt(np.maximum(H.diagonal() / unit, 1.0)), np.ones(more))
@@ -117,7 +117,7 @@ def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shr
     cost = np.append(gradient / unit, np.zeros(more)) * scale
     if goal.worst:
         cost[columns - 1] = 1.0
-    kinds = [] if goal.own is None else goal.own.kinds
+    kinds = [] if goal.cones is None else goal.cones.kinds
     solved = _solved(quadratic, cost, A * scale, b, (equalities, rows - equalities), kinds)
     if solved is None:
         return None
@@ -145,12 +145,12 @@ def _rows(bounds: Polytope, p: FloatArray, shrink: float, tangents: Tangents) ->
     )
 
 
-def _joined(rows: FloatArray, limits: FloatArray, own: Cones, p: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _joined(rows: FloatArray, limits: FloatArray, cones: Cones, p: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Rows and limits over (s - p, v, t, y), those of the user's own constraints last."""
-    theirs = np.zeros((len(own.limits), rows.shape[1]))
-    theirs[:, : len(p)] = own.of_p
-    matrix = np.block([[rows, np.zeros((len(rows), own.of_more.shape[1]))], [theirs, own.of_more]])
-    return matrix, np.append(limits, own.limits - own.of_p @ p)
+    theirs = np.zeros((len(cones.limits), rows.shape[1]))
+    theirs[:, : len(p)] = cones.of_p
+    matrix = np.block([[rows, np.zeros((len(rows), cones.of_more.shape[1]))], [theirs, cones.of_more]])
+    return matrix, np.append(limits, cones.limits - cones.of_p @ p)
 
 
 def _solved(

@@ -157,7 +157,7 @@ class Goal:
         Whether the largest weighted loss is minimised.
     kl, anchor : float and array (M,), optional
         Weight of the penalty in nats, and its mixture.
-    own : Cones, optional
+    cones : Cones, optional
         Constraints of the user's own that are no rows of the bounds.
     """
 
@@ -167,7 +167,7 @@ class Goal:
     worst: bool = False
     kl: float = 0.0
     anchor: FloatArray | None = None
-    own: Cones | None = None
+    cones: Cones | None = None
 
     @property
     def pieces(self) -> Pieces:
@@ -178,7 +178,7 @@ class Goal:
     @property
     def is_boxed(self) -> bool:
         """Whether the batched engine solves it: bounds on single ratios, a smooth objective."""
-        return self.within.is_box and not self.worst and self.own is None
+        return self.within.is_box and not self.worst and self.cones is None
 
     @property
     def is_convex(self) -> bool:
@@ -213,7 +213,7 @@ class Goal:
 
     def violation(self, p: FloatArray) -> float:
         """By how much a mixture (M,) is outside of the bounds and of the user's own constraints; 0 within."""
-        return max(self.within.violation(p), 0.0 if self.own is None else self.own.violation(p))
+        return max(self.within.violation(p), 0.0 if self.cones is None else self.cones.violation(p))
 
     def active(self, p: FloatArray) -> FloatArray:
         """Weights (K,) at a mixture: all for the mean, for the worst case that of the largest weighted loss alone."""

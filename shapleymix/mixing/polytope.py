@@ -159,24 +159,26 @@ class Polytope:
 
         Parameters
         ----------
-        cost : array (M,)
-            Cost of a unit of each ratio.
+        cost : array (M,) or (2 M,)
+            Cost of a unit of each ratio, and of its distance from the centre of an L1 ball.
         at, tangents : see `written`
 
         Returns
         -------
         None where no mixture is within the bounds, or the program fails.
         """
-        M, K = len(cost), 0 if tangents is None else len(tangents.limits)
+        M, K = len(self.sources), 0 if tangents is None else len(tangents.limits)
         matrix, limits, equal = self.written(at, tangents)
-        more = matrix.shape[1] - M
+        costs = np.pad(cost, (0, matrix.shape[1] - len(cost)))
+        if K:
+            costs[-1] = 1.0
         found = linprog(
-            np.append(cost, np.arange(more) == more - 1 if K else np.zeros(more)),
+            costs,
             A_ub=matrix[equal:],
             b_ub=limits[equal:],
             A_eq=matrix[:equal],
             b_eq=limits[:equal],
-            bounds=[*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(None, None)] * more],
+            bounds=[*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(None, None)] * (len(costs) - M)],
             method="highs",
             options=EXACT,
         )
@@ -352,18 +354,9 @@ class Polytope:
 
     def _least_l1(self, ball: Ball) -> float:
         """The least L1 distance from the centre of a mixture within the other bounds."""
-        M = len(self.sources)
-        matrix, limits, equal = replace(self, ball=replace(ball, radius=0.0)).written()
-        found = linprog(
-            np.repeat([0.0, 1.0], M),
-            A_ub=matrix[equal:-1],
-            b_ub=limits[equal:-1],
-            A_eq=matrix[:equal],
-            b_eq=limits[:equal],
-            bounds=[*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(0, None)] * M],
-            method="highs",
-        )
-        return float(found.fun)
+        everywhere = replace(self, ball=replace(ball, radius=2.0))
+        found = everywhere.minimise_linear(np.repeat([0.0, 1.0], len(self.sources)))
+        return np.inf if found is None else ball.distance(found[0])
 
     def _least_kl(self, ball: Ball) -> float:
         """The same in KL; infinite where the other bounds need sources that the centre has none of."""

@@ -93,14 +93,14 @@ class Problem:
             As `problem`.
         """
         within, anchor = _bounds(fit, D, asked)
-        within, own = written(within, asked["constraints"])
+        within, cones = written(within, asked["constraints"])
         within = within.checked()
         surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked["objective"], surface.measure)
         within, told = _above_the_edge(fit, surface, within, w > 0)
         law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
-        goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, own)
+        goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, cones)
         held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
         if held:
             told.append(f"no fitted run saw {', '.join(held)}: kept at ratio 0, because the effect is unknown")

@@ -86,8 +86,8 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
     """
     total, bounds = goal.total(p), goal.within
     within = bool(np.isfinite(total)) and bounds.violation(p) <= FEASIBLE
-    if goal.own is not None:
-        goal = replace(goal, within=goal.own.tangents(bounds, p))
+    if goal.cones is not None:
+        goal = replace(goal, within=goal.cones.tangents(bounds, p))
     best = None
     tangents = ((base, w, duals) for base in _bases(goal, p) for w, duals in _multipliers(goal, base))
     for base, w, duals in tangents:

@@ -34,7 +34,7 @@ def search(goal: Goal, seed: int) -> FloatArray:
     UsageError
         If there are constraints of the user's own that are not affine.
     """
-    if goal.own is not None:
+    if goal.cones is not None:
         raise UsageError("a law without convexity takes no cvxpy constraints that are not affine")
     rng, bounds = np.random.default_rng([seed, Stream.SEARCH]), goal.within
     vertices = corners(bounds, rng, CORNERS)
@@ -168,7 +168,7 @@ def _batch(goals: Sequence[Goal]) -> FloatArray:
 def _apart(goal: Goal) -> Proof:
     """The optimum where bounds are more than a box, or the worst case is asked for."""
     found = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
-    if goal.own is not None and goal.own.violation(found[0]) > OWN:
+    if goal.cones is not None and goal.cones.violation(found[0]) > OWN:
         raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
     return _best(goal, found)
 
