@@ -21,14 +21,14 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "shapleymix/game": 437,
     "shapleymix/laws": 1_325,
     "shapleymix/fitting": 3_776,
-    "shapleymix/mixing": 2_348,
+    "shapleymix/mixing": 2_357,
     "shapleymix/planning.py": 277,
     "adapters/shapleymix_io": 1_395,
     "adapters/shapleymix_irds": 4_798,
     "adapters/shapleymix_sweep": 699,
     "cli/shapleymix_cli": 1_603,
     "cli/shapleymix_view": 925,
-    "tests": 15_903,
+    "tests": 15_915,
 }
 MOST_MODULES, MOST_SCRIPT = 124, 450
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

@@ -18,6 +18,8 @@ from shapleymix.records import FloatArray
 Constraint = Callable[[Any], object]
 """A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
 
+AROUND = 1e-4
+
 
 class Cones:
     """Convex constraints on a mixture p: `limits - of_p @ p - of_more @ y` lies in cones, for some y.
@@ -47,18 +49,23 @@ class Cones:
 
     def violation(self, p: FloatArray) -> float:
         """By how much a mixture (M,) breaks the worst of them."""
-        self._p.value = p
+        self._p.value = np.maximum(p, 0.0)
         return max(float(np.max(one.violation())) for one in self._constraints)
 
     def tangents(self, bounds: Polytope, p: FloatArray) -> Polytope:
-        """The bounds with the tangents at a mixture (M,) as rows; mixtures within the constraints are within them."""
-        for one in self._constraints:
-            bounds = _with_tangents(bounds, one, self._p, p, "constraint")
+        """The bounds with tangents as rows, at a mixture (M,) and a little on the way from it to each source.
+
+        Mixtures within the constraints are within them. Those around it tell of a kink, and make up for what a cone
+        solver leaves open of the mixture.
+        """
+        for at in (p, *((1 - AROUND) * p + AROUND * np.eye(len(p)))):
+            for one in self._constraints:
+                bounds = _with_tangents(bounds, one, self._p, at, "constraint")
         # What breaks a constraint by rounding does not contradict a bound.
         return replace(bounds, row_high=np.maximum(bounds.row_high, bounds.rows @ p))
 
 
-def written(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope, Cones | None]:
+def rows_and_cones(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope, Cones | None]:
     """The bounds with every affine constraint of the user's own as rows, and the others.
 
     Raises
@@ -78,16 +85,26 @@ def written(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope
             if not isinstance(one, cp.Constraint):
                 hint = "return one constraint or a list, such as p[0] <= 0.5"
                 raise UsageError(f"a function of constraints returned {described(made)}", hint=hint)
-            if all(part.is_affine() for part in one.args) and _is_comparison(one):
-                bounds = _with_tangents(bounds, one, p, origin, f"constraint {number}")
+            known = _in_ratios(one, p) if _is_comparison(one) else one
+            if _is_comparison(known) and known.expr.is_affine():
+                bounds = _with_tangents(bounds, known, p, origin, f"constraint {number}")
             else:
-                further.append(one)
+                further.append(known)
     return bounds, Cones(p, further) if further else None
 
 
 def _is_comparison(constraint: Any) -> bool:
     """Whether it is one of `<=`, `>=` or `==`, which have an expression that is at most, or is, zero."""
     return type(constraint).__name__ in ("Inequality", "Equality")
+
+
+def _in_ratios(comparison: Any, p: Any) -> Any:
+    """The same in units of ratio, whatever those that it is written in: its largest slope at the even mixture is 1."""
+    p.value = np.full(p.size, 1 / p.size)
+    slopes = comparison.expr.grad.get(p)
+    unit = 0.0 if slopes is None else float(abs(slopes).max())
+    expression = comparison.expr / (unit if unit > 0 else 1.0)
+    return expression == 0 if type(comparison).__name__ == "Equality" else expression <= 0
 
 
 def _with_tangents(bounds: Polytope, constraint: Any, p: Any, at: FloatArray, name: str) -> Polytope:

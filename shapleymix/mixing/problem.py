@@ -24,7 +24,7 @@ from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answer import candidates_of, reported, tokens_of
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, TokensSpec, polytope_of
-from shapleymix.mixing.cone import Constraint, written
+from shapleymix.mixing.cone import Constraint, rows_and_cones
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
 from shapleymix.mixing.mixture import Candidates, Mixture
@@ -93,7 +93,7 @@ class Problem:
             As `problem`.
         """
         within, anchor = _bounds(fit, D, asked)
-        within, cones = written(within, asked["constraints"])
+        within, cones = rows_and_cones(within, asked["constraints"])
         within = within.checked()
         surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
         weights = weights_of(fit, surface, asked)

@@ -101,7 +101,7 @@ SNAPS = (1e-9, 1e-12)
 """Ratios so near to a bound are moved onto it where that costs nothing: a ratio of 1e-15 is meant to be 0."""
 COST_OF_SNAP = 1e-11
 OWN = 1e-6
-"""By how much a mixture may break constraints of the user's own, in their units: what a cone solver leaves open."""
+"""By how much a mixture may break constraints of the user's own: what a cone solver leaves open."""
 OF_REPLICATES = 1e-10
 """Where the search for a replicate's optimum ends: what is left is far below the spread of the replicates."""
 
@@ -170,7 +170,7 @@ def _apart(goal: Goal) -> Proof:
     found = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
     if goal.cones is not None and goal.cones.violation(found[0]) > OWN:
         raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
-    return _best(goal, found)
+    return _best(goal, found if goal.cones is None else found[:1])  # a proof of cones takes tangents for each source
 
 
 def _best(goal: Goal, found: Sequence[FloatArray]) -> Proof:
