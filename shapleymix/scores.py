@@ -143,9 +143,7 @@ class Calibration(Record):
     def score(self, loss: FloatArray | float) -> FloatArray:
         """Predicted scores at losses."""
         guess = self.chance if self.shape.is_sigmoid else 0.0
-        return self.shape.score(
-            np.asarray(loss, dtype=float), np.asarray(self.a), np.asarray(self.b), np.asarray(guess)
-        )
+        return self.shape.score(np.asarray(loss, dtype=float), self.a, self.b, guess)
 
 
 @dataclass(frozen=True)
@@ -375,7 +373,7 @@ def _calibrated(points: Points, only: Transform | None) -> Calibration:
     )
     shape, mixtures = TRANSFORMS[best.transform], len(np.unique(points.groups))
     guess = points.chance if shape.is_sigmoid else 0.0
-    at = (np.asarray(best.a), np.asarray(best.b), np.asarray(guess))
+    at = (best.a, best.b, guess)
     residual = points.score - shape.score(points.loss, *at)
     rows = len(residual)
     scatter = float(np.sqrt(np.square(residual).sum() / max(rows - 2, 1)))
@@ -395,15 +393,15 @@ def _calibrated(points: Points, only: Transform | None) -> Calibration:
 def _line(points: Points, shape: Transform) -> tuple[Tried, FloatArray]:
     """A transform's line through all scores, and its errors on mixtures left out one at a time."""
     groups = np.unique(points.groups)
-    guess = np.asarray(points.chance if shape.is_sigmoid else 0.0)
+    guess = points.chance if shape.is_sigmoid else 0.0
     through = _bent if shape.is_sigmoid else _straight
     a, b = through(points, shape, np.ones(len(points.score), dtype=bool))
     misses = np.empty(len(points.score))
     for group in groups:
         out = points.groups == group
         slope, level = through(points, shape, ~out)
-        misses[out] = points.score[out] - shape.score(points.loss[out], np.asarray(slope), np.asarray(level), guess)
-    residual = points.score - shape.score(points.loss, np.asarray(a), np.asarray(b), guess)
+        misses[out] = points.score[out] - shape.score(points.loss[out], slope, level, guess)
+    residual = points.score - shape.score(points.loss, a, b, guess)
     squares = float(np.square(points.score - points.score.mean()).sum())
     told = 1 - float(np.square(misses).sum()) / squares if len(groups) > FEWEST else np.nan
     R2, held_out = 1 - float(np.square(residual).sum()) / squares, float(np.sqrt(np.square(misses).mean()))
@@ -420,7 +418,7 @@ def _straight(points: Points, shape: Transform, kept: BoolArray) -> tuple[float,
 
 def _bent(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, float]:
     """a and b of a sigmoid by least squares, from the line through the log odds."""
-    loss, score, chance = points.loss[kept], points.score[kept], np.asarray(points.chance)
+    loss, score, chance = points.loss[kept], points.score[kept], points.chance
     share = np.clip((score - chance) / (1 - chance), CLIPPED, 1 - CLIPPED)
     start = np.polyfit(shape.value(loss), logit(share), 1)
 
@@ -431,7 +429,7 @@ def _bent(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, flo
     return float(found.x[0]), float(found.x[1])
 
 
-def _jacobian(points: Points, shape: Transform, at: tuple[FloatArray, FloatArray, FloatArray]) -> FloatArray:
+def _jacobian(points: Points, shape: Transform, at: tuple[float, float, float]) -> FloatArray:
     """Derivatives (S, 2) of the scores by a and b."""
     g = shape.value(points.loss)
     if not shape.is_sigmoid:

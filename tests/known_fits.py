@@ -13,8 +13,8 @@ from shapleymix.fitting.surface import as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.mixture import Mixture
-from shapleymix.mixing.polytope import Ball, Polytope
-from shapleymix.mixing.problem import optimize
+from shapleymix.mixing.optimize import optimize
+from shapleymix.mixing.polytope import Ball, Polytope, Supply
 
 SOURCES, TARGETS = ("en", "de", "fi", "code"), ("en", "de", "fi")
 TOKENS = {"en": "1T", "de": "100B", "fi": "2B", "code": "50B"}
@@ -99,12 +99,19 @@ def pieces_of(kind: str, M: int, K: int, rng: np.random.Generator, batch: tuple[
 BOUNDS = ("box", "rows", "equal", "l1", "kl")
 
 
+def box(lower: np.ndarray, upper: np.ndarray) -> Polytope:
+    """Bounds on single ratios alone."""
+    M, none = len(upper), ("",) * len(upper)
+    names, supply = tuple(f"l{i}" for i in range(M)), Supply(1.0, np.full(M, np.nan), np.full(M, np.inf), np.zeros(M))
+    return Polytope(names, lower, upper, none, none, np.zeros((0, M)), np.zeros(0), np.zeros(0), (), supply)
+
+
 def bounds_of(kind: str, M: int, rng: np.random.Generator) -> Polytope:
     """Random bounds that leave a mixture: those of a mixture within."""
     inside = rng.dirichlet(np.full(M, 2.0))
     upper = np.minimum(1.0, inside + rng.uniform(0.02, 0.5, M)) if rng.random() < 0.7 else np.ones(M)
     lower = inside * rng.uniform(0, 0.9, M) * (rng.random(M) < 0.4)
-    found = Polytope.box(lower, upper)
+    found = box(lower, upper)
     for number in range(2 if kind in ("rows", "l1") else int(kind == "equal")):
         row = (rng.random(M) < 0.5).astype(float)
         at = float(row @ inside)

@@ -17,6 +17,12 @@ NAMES = ("en", "de", "fr", "zh", "ja", "ko", "fi")
 FAMILIES = ("Germanic", "Germanic", "Romance", "Sinitic", "Japonic", "Koreanic", "Uralic")
 FAST: dict[str, Any] = {"bootstrap": 0, "folds": 0}
 SIZES, TOKENS = (2e7, 1e8, 5e8), (5e8, 3e9, 2e10)
+TYPICAL = {
+    "E": (1.2, 1.8), "A": (300.0, 600.0), "alpha": (0.3, 0.4), "B": (1000.0, 2000.0), "beta": (0.3, 0.4),
+    "gamma": (0.1, 0.3), "kappa": (1.5, 3.0), "a": (0.4, 0.8), "c": (0.4, 0.8), "u": (0.05, 0.8), "eta": (-0.1, 0.4),
+    "zeta": (0.0, 0.7), "k": (0.5, 1.0), "t": (-2.0, 0.0), "g": (0.4, 0.8), "coefficients": (0.1, 1.0),
+}  # fmt: skip
+"""The ranges that real logs give, in plain units."""
 
 
 def inputs(sources: int = 4, targets: int = 4, seed: int = 0) -> Inputs:
@@ -35,12 +41,13 @@ def languages(names: tuple[str, ...]) -> Languages:
 
 
 def true_law(name: str, given: Inputs, seed: int = 0) -> Law:
-    """A law with the symbols that it declares as typical, in its standard gauge."""
+    """A law with typical symbols, in its standard gauge."""
     rng = np.random.default_rng(seed)
     law, M, K = LAWS[name], len(given.sources), len(given.targets)
     shapes = {"K": (K,), "MK": (M, K)}
+    ranges = TYPICAL | ({"coefficients": (0.4, 4.0)} if name == "additive" else {})
     symbols = law.givens(given) | {
-        known.name: rng.uniform(*known.typical, shapes[known.axes]) for known in law.fitted()
+        known.name: rng.uniform(*ranges[known.name], shapes[known.axes]) for known in law.fitted()
     }
     if name == "family":  # what no family member has must not cost more than any model's loss
         symbols["gamma"] = symbols["gamma"] / 2

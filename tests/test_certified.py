@@ -12,8 +12,7 @@ from known_fits import Bumpy
 
 import shapleymix as sm
 from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
-from shapleymix.mixing.problem import problem
-from shapleymix.mixing.question import BELOW
+from shapleymix.mixing.problem import BELOW, problem
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS, COALITIONS = (str(ROOT / f"fixtures/multilingual5_{name}.csv") for name in ("runs", "coalitions"))

@@ -20,7 +20,7 @@ from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.fit import Fit, evaluate, fit
 from shapleymix.game import Estimate, sampled_shapley, shapley_values
 from shapleymix.laws import Law
-from shapleymix.mixing.problem import compare_mixtures, frontier, optimize
+from shapleymix.mixing.optimize import compare_mixtures, frontier, optimize
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.tables.languages import read_languages
 from shapleymix.tables.run_reading import read_runs

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from known_fits import BOUNDS, KINDS, bounds_of, goal_of, pieces_of, second
+from known_fits import BOUNDS, KINDS, bounds_of, box, goal_of, pieces_of, second
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.pieces import Pieces
@@ -14,7 +14,7 @@ from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
 from shapleymix.mixing.barrier import minimise
 from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.polytope import FEASIBLE, Polytope
+from shapleymix.mixing.polytope import FEASIBLE
 from shapleymix.mixing.proof import ProofError, prove
 from shapleymix.mixing.solving import corners, solve, solve_all, solve_replicates
 
@@ -27,7 +27,7 @@ TIGHT = 1e-8
 def test_the_optimum_is_within_its_bounds_proved_and_another_solvers(law, bounds, worst, kl):
     for seed, M in enumerate((1, 2, 5, 9, 40)):
         goal = goal_of(law, bounds, seed, worst=worst, kl=kl, M=M)
-        proof, _ = solve(goal)
+        proof = solve(goal)
         assert goal.within.violation(proof.p) <= FEASIBLE
         assert 0 <= proof.gap <= TIGHT
         assert proof.certificate.objective == goal.total(proof.p)
@@ -45,7 +45,7 @@ def test_no_mixture_is_below_the_bound_whatever_mixture_it_was_made_at(law, boun
     drawn = rng.dirichlet(np.full(len(vertices), 0.1), 400) @ vertices
     inside = drawn[[goal.within.violation(p) <= FEASIBLE for p in drawn]]
     values = [goal.total(p) for p in inside]
-    best = solve(goal)[0].certificate
+    best = solve(goal).certificate
     assert best.lower_bound <= min(values, default=np.inf)
     for p, value in list(zip(inside, values, strict=True))[:20]:
         certificate = prove(goal, p).certificate
@@ -57,7 +57,7 @@ def test_no_mixture_is_below_the_bound_whatever_mixture_it_was_made_at(law, boun
 @pytest.mark.parametrize("law", ["linear", "based"])
 def test_many_languages_are_proved(law, M):
     for bounds, worst in (("box", False), ("rows", True)):
-        assert solve(goal_of(law, bounds, 1, worst=worst, M=M))[0].gap <= TIGHT
+        assert solve(goal_of(law, bounds, 1, worst=worst, M=M)).gap <= TIGHT
 
 
 @pytest.mark.parametrize("law", KINDS)
@@ -69,7 +69,7 @@ def test_a_batch_is_its_members(law, kl):
     lower, upper = np.zeros((B, M)), np.minimum(1, rng.uniform(0.2, 0.8, (B, M)))
     found = minimise(pieces, w, lower, upper, kl=kl, anchor=anchor)
     for b in range(B):
-        goal = Goal(pieces.flat().take(b), w[b], Polytope.box(lower[b], upper[b]), kl=kl, anchor=anchor)
+        goal = Goal(pieces.flat().take(b), w[b], box(lower[b], upper[b]), kl=kl, anchor=anchor)
         assert prove(goal, found[b]).gap <= 1e-9
         alone = minimise(pieces.flat().take(slice(b, b + 1)), w[b], lower[b], upper[b], kl=kl, anchor=anchor)
         np.testing.assert_allclose(alone[0], found[b], atol=1e-7)
@@ -80,7 +80,7 @@ def test_replicates_have_their_own_optima(bounds):
     rng = np.random.default_rng(2)
     draws = pieces_of("based", 5, 4, rng, (6,))
     goal = Goal(draws.take(0), np.full(4, 0.25), bounds_of(bounds, 5, rng))
-    found = solve_replicates(goal, draws, solve(goal)[0].p)
+    found = solve_replicates(goal, draws, solve(goal).p)
     for b, p in enumerate(found):
         assert prove(replace(goal, law=draws.take(b)), p).gap <= 1e-7
 
@@ -88,12 +88,12 @@ def test_replicates_have_their_own_optima(bounds):
 def test_goals_of_several_budgets_are_solved_as_one_by_one():
     base = goal_of("based", "box", 4, M=5)
     goals = [replace(base, law=base.pieces.scaled(np.full(base.pieces.n_targets, 1 + k / 3))) for k in range(3)]
-    together = [proof.p for proof, _ in solve_all(goals)]
-    np.testing.assert_allclose(together, [solve(goal)[0].p for goal in goals], atol=1e-9)
+    together = [proof.p for proof in solve_all(goals)]
+    np.testing.assert_allclose(together, [solve(goal).p for goal in goals], atol=1e-9)
 
 
 def test_ratios_that_mean_nothing_are_exactly_zero():
-    found = [solve(goal_of(law, bounds, seed))[0].p for law in KINDS for bounds in BOUNDS for seed in range(2)]
+    found = [solve(goal_of(law, bounds, seed)).p for law in KINDS for bounds in BOUNDS for seed in range(2)]
     ratios = np.concatenate(found)
     assert (ratios == 0).any()
     assert not ((ratios > 0) & (ratios < 1e-12)).any()
@@ -103,7 +103,7 @@ def test_ratios_that_mean_nothing_are_exactly_zero():
 def test_a_point_between_tight_bounds_is_its_own_optimum():
     p = np.array([0.25, 0.75])
     law = pieces_of("concave", 2, 2, np.random.default_rng(0))
-    proof, _ = solve(Goal(law, np.ones(2), Polytope.box(p, p)))
+    proof = solve(Goal(law, np.ones(2), box(p, p)))
     np.testing.assert_array_equal(proof.p, p)
     assert proof.gap == 0
 
@@ -113,14 +113,14 @@ def test_a_target_that_nothing_reaches_is_refused_and_without_weight_is_no_matte
     phi = law.phi.copy()
     phi[:, 1] = 0
     lost = replace(law, phi=phi)
-    box = Polytope.box(np.zeros(3), np.ones(3))
+    whole = box(np.zeros(3), np.ones(3))
     with pytest.raises(SolveError):
-        solve(Goal(lost, np.ones(2), box))
-    assert solve(Goal(lost, np.array([1.0, 0.0]), box))[0].gap <= TIGHT
+        solve(Goal(lost, np.ones(2), whole))
+    assert solve(Goal(lost, np.array([1.0, 0.0]), whole)).gap <= TIGHT
 
 
 def test_outside_of_the_bounds_nothing_is_proved():
-    goal = replace(goal_of("linear", "box", 0, M=3), within=Polytope.box(np.zeros(3), np.full(3, 0.5)))
+    goal = replace(goal_of("linear", "box", 0, M=3), within=box(np.zeros(3), np.full(3, 0.5)))
     assert np.isinf(prove(goal, np.array([1.0, 0, 0])).gap)
 
 
@@ -140,7 +140,7 @@ def square(scale: float, seed: int, K: int = 6):
     np.fill_diagonal(phi, 1.0)
     a, gamma = rng.uniform(0.5, 2, K), rng.uniform(0.05, 0.4, K)
     law = replace(pieces_of("linear", K, K, rng), floor=np.zeros(K), scale=a, gamma=gamma, phi=phi)
-    return a, gamma, phi, solve(Goal(law, np.ones(K), Polytope.box(np.zeros(K), np.ones(K))))[0].p
+    return a, gamma, phi, solve(Goal(law, np.ones(K), box(np.zeros(K), np.ones(K)))).p
 
 
 def test_the_interior_solution_is_the_optimum_where_no_bound_binds():
@@ -158,7 +158,7 @@ def test_the_diagonal_form_is_exact_for_one_gamma_and_no_transfer():
     a = np.array([1.0, 2.0, 0.5])
     law = replace(pieces_of("linear", 3, 3, np.random.default_rng(0)), floor=np.zeros(3), scale=a,
                   gamma=np.full(3, 0.2), phi=np.eye(3))  # fmt: skip
-    best = solve(Goal(law, np.ones(3), Polytope.box(np.zeros(3), np.ones(3))))[0].p
+    best = solve(Goal(law, np.ones(3), box(np.zeros(3), np.ones(3)))).p
     np.testing.assert_allclose(diagonal(a, np.full(3, 0.2), np.eye(3)), best, atol=1e-9)
 
 
@@ -178,4 +178,4 @@ def test_another_solver_finds_nothing_better_for_scores(bounds, worst):
     code = float(list(TRANSFORMS).index("sigmoid"))
     lines = TaskCurves(np.full(T, 1.2), np.full(T, 2.0), np.full(T, 0.25), np.full(T, code))
     goal = replace(goal, law=goal.pieces.scored(lines, np.arange(T)))
-    assert solve(goal)[0].certificate.objective <= second(goal) + 1e-6
+    assert solve(goal).certificate.objective <= second(goal) + 1e-6

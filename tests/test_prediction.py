@@ -34,7 +34,7 @@ def test_points_in_every_spelling_are_the_same_point(fitted):
 
 
 def test_a_mixture_and_its_file_are_points(fitted, tmp_path):
-    from shapleymix.mixing.problem import optimize
+    from shapleymix.mixing.optimize import optimize
 
     mix = optimize(fitted, 1e8, 3e9)
     mix.save(tmp_path / "mix.json")

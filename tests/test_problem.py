@@ -17,7 +17,8 @@ import shapleymix as sm
 from shapleymix.errors import InfeasibleError, ShapleyMixWarning, SolveError, UsageError
 from shapleymix.mixing.frontier import Frontier
 from shapleymix.mixing.mixture import Candidates, Mixture, MixtureGrid
-from shapleymix.mixing.problem import compare_mixtures, frontier, optimize, optimize_scales, problem
+from shapleymix.mixing.optimize import compare_mixtures, frontier, optimize, optimize_scales
+from shapleymix.mixing.problem import problem
 from shapleymix.tables.languages import Languages
 
 FIT = KnownFit()
@@ -47,8 +48,7 @@ def test_no_random_mixture_within_the_bounds_is_better(keywords):
     found = question.solve()
     assert found.relative_gap <= 1e-8
     assert question.within.violation(found.p) <= 1e-9
-    if not question.goal.cone_constraints:
-        assert found.objective + found.penalty <= min(least(question), second(question.goal, 1)) + 1e-8
+    assert found.objective + found.penalty <= min(least(question), second(question.goal, 1)) + 1e-8
     shown = question.goal.of(FIT.predict(found.p[None], 1e9, 1e11))[0]
     assert found.objective == pytest.approx(shown, rel=1e-12)
     assert len(found.warnings) <= 3
@@ -63,17 +63,37 @@ def test_affine_constraints_of_ones_own_are_rows(seed):
     assert found.relative_gap <= 1e-10
 
 
-def test_other_convex_constraints_are_left_to_cvxpy():
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (lambda p: cp.norm2(p) <= 0.52, lambda p: 1e11 * cp.sum_squares(p) <= 0.52**2 * 1e11),
+        (lambda p: p[0] + 0.3 * p[1] == 0.2, lambda p: 1e11 * p[0] + 3e10 * p[1] == 2e10),
+    ],
+)
+def test_constraints_may_be_written_in_any_unit(one, same, objective):
+    """Fault: one that was written in tokens was broken by rounding, and no mixture found."""
+    found, other = (mixture(KnownFit(B=0), constraints=[which], objective=objective) for which in (one, same))
+    np.testing.assert_allclose(found.p, other.p, atol=1e-5)
+    assert max(found.relative_gap, other.relative_gap) <= 1e-8
+
+
+def test_other_convex_constraints_are_cones():
     found = mixture(constraints=[lambda p: cp.norm2(p) <= 0.52], compare_to=["en=1"])
     assert {one.name: one.within_bounds for one in found.baselines} == {"uniform": True, "en=1": False}
     assert np.linalg.norm(found.p) <= 0.52 + 1e-7
-    assert found.relative_gap <= 1e-5
+    assert found.relative_gap <= 1e-8
+    cone = mixture(constraints=[lambda p: cp.SOC(cp.Constant(0.52), p)], objective="worst")
+    same = mixture(constraints=[lambda p: cp.sum_squares(p) <= 0.52**2], objective="worst")
+    np.testing.assert_allclose(cone.p, same.p, atol=1e-5)
     with pytest.raises(SolveError):
         mixture(constraints=[lambda p: cp.norm2(p) >= 0.9])
     with pytest.raises(UsageError):
         mixture(constraints=[lambda p: True])
     with pytest.raises(InfeasibleError):
         mixture(constraints=[lambda p: p[0] >= 0.9, lambda p: p[1] >= 0.2])
+    with pytest.raises(InfeasibleError):
+        mixture(constraints=[lambda p: cp.norm2(p) <= 0.4])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from simulated import log_of, same_rows
 
 from shapleymix.errors import DataError, UsageError
 from shapleymix.fitting.fit import fit
-from shapleymix.mixing.problem import optimize
+from shapleymix.mixing.optimize import optimize
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import concat, write_runs
 

@@ -19,18 +19,18 @@ CEILINGS = {  # code lines of Python; what is larger than the third drawing asks
     "shapleymix/[edfrs]*.py": 766,
     "shapleymix/tables": 1_292,
     "shapleymix/game": 437,
-    "shapleymix/laws": 1_400,
+    "shapleymix/laws": 1_325,
     "shapleymix/fitting": 3_579,
-    "shapleymix/mixing": 2_391,
+    "shapleymix/mixing": 2_357,
     "shapleymix/planning": 447,
     "adapters/shapleymix_io": 1_395,
     "adapters/shapleymix_irds": 4_798,
     "adapters/shapleymix_sweep": 699,
     "cli/shapleymix_cli": 1_603,
     "cli/shapleymix_view": 925,
-    "tests": 15_960,
+    "tests": 15_915,
 }
-MOST_MODULES, MOST_SCRIPT = 125, 458
+MOST_MODULES, MOST_SCRIPT = 125, 450
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

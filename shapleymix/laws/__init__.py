@@ -2,7 +2,7 @@
 
 Modules, in reading order:
 
-  lines         what a loss is turned into before a curve is drawn through the scores of tasks
+  task_curves   what a loss is turned into before a curve is drawn through the scores of tasks
   pieces        the convex pieces of a law in the mixture: value, gradient and curvature
   base          how a law declares the paper's symbols, and what every law has, most of it by default
   core          the terms in N and D that most laws share; `chinchilla` is these alone

@@ -76,20 +76,11 @@ class Parameter:
     budget: Budget | None = None
     usual: float | None = None
     start: tuple[float, ...] = ()
-    typical: tuple[float, float] = (0.3, 0.9)
-    gauge: bool = False
 
     @property
     def fitted(self) -> bool:
         """Whether a fit determines the symbol."""
         return self.role != "given"
-
-    @property
-    def largest(self) -> float:
-        """The largest absolute value that a fit can give; a gauge moves a real symbol by up to its whole box."""
-        if not self.fitted or self.positive:
-            return self.high
-        return self.high - self.low if self.gauge else max(abs(self.low), abs(self.high))
 
     @property
     def starts(self) -> FloatArray:
@@ -116,8 +107,6 @@ def fitted(
     budget: Budget | None = None,
     usual: float | None = None,
     start: tuple[float, ...] = (),
-    typical: tuple[float, float] = (0.3, 0.9),
-    gauge: bool = False,
 ) -> FloatArray:
     """Declare a symbol that the fit determines.
 
@@ -140,28 +129,23 @@ def fitted(
     start : tuple of float
         Where the search begins, crossed with the other symbols' values; not needed for linear symbols, nor for those
         that the law's `starts` gives.
-    typical : tuple of float
-        The range that real logs give, in plain units; simulated logs draw from it.
-    gauge : bool
-        The symbol is known up to a factor for each target (a shift, if it is real), which other symbols absorb.
     """
-    entry = {"axes": axes, "role": role, "low": low, "high": high, "positive": positive, "budget": budget}
-    entry |= {"usual": usual, "start": start, "typical": typical, "gauge": gauge}
     if role == "linear" and (axes != "K" or not positive):
         raise TypeError("a linear symbol has one value for each target, and none is negative")
-    return cast(FloatArray, dataclasses.field(metadata={"parameter": entry}))
+    known = Parameter("", axes, role, positive, low, high, budget, usual, start)
+    return cast(FloatArray, dataclasses.field(metadata={"parameter": known}))
 
 
 def given(axes: Axes = "MK") -> FloatArray:
     """Declare a symbol that comes with the inputs (see `Law.givens`) and is never fitted."""
-    return cast(FloatArray, dataclasses.field(metadata={"parameter": {"axes": axes, "role": "given"}}))
+    return cast(FloatArray, dataclasses.field(metadata={"parameter": Parameter("", axes, "given")}))
 
 
 @cache
 def parameters_of(law: type) -> tuple[Parameter, ...]:
     """The symbols of a law, in the order in which they are declared."""
     return tuple(
-        Parameter(name=field.name, **field.metadata["parameter"])
+        replace(field.metadata["parameter"], name=field.name)
         for field in dataclasses.fields(law)
         if "parameter" in field.metadata
     )
@@ -177,7 +161,6 @@ PACKAGE = Path(__file__).parents[1]
 ABSURD = 1e100
 """What is beyond is no loss, and its square is near the end of floating point."""
 
-LARGEST = 1e150  # of any symbol; far beyond a fitted A in plain units
 STEP = 1e-5  # of a central difference, in a symbol's logarithm
 TINY = 1e-100  # of a complex step, whose derivative has no rounding to fear
 SMALLEST_LOSS, LARGEST_LOSS = 1e-300, 1e300
@@ -364,7 +347,7 @@ class Law(Record):
         return max(shapes, key=len, default=())
 
     def check(self, sources: int, targets: int, leading: int) -> None:
-        """Refuse symbols that no fit gives: wrong shapes, NaN, negative values, exponents beyond their bound.
+        """Refuse symbols of other shapes than those of a fit of so many sources and targets.
 
         Raises
         ------
@@ -379,12 +362,6 @@ class Law(Record):
             shape = (sources, targets) if known.axes == "MK" else (targets,)
             if value.shape[leading:] != shape:
                 raise ValueError(f"{known.name} has shape {value.shape}, expected (..., {', '.join(map(str, shape))})")
-            limit = known.largest * 1.001 if known.role != "linear" and known.largest < 1e3 else LARGEST
-            low = 0.0 if known.low >= 0 else -LARGEST
-            low = known.low * 0.999 if known.positive and known.role in ("shape", "exponent") else low
-            absent = (value == 0) & (known.budget is not None)  # held at 0: the log has one N, or one D
-            if not (np.abs(value) <= limit).all() or ((value < low) & ~absent).any():
-                raise ValueError(f"{known.name} holds a value outside of its bounds")
 
     def rescaled(self, N0: float, D0: float) -> Self:
         """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0 (see `relative`)."""

@@ -23,12 +23,12 @@ from shapleymix.records import FloatArray
 
 def strength(*start: float) -> FloatArray:
     """Declare gamma, how strongly transfer acts; members say where their search begins."""
-    return fitted(low=1e-6, high=20.0, start=start, typical=(0.1, 0.3))
+    return fitted(low=1e-6, high=20.0, start=start)
 
 
 def concavity(*start: float) -> FloatArray:
     """Declare an exponent of ratios, in (0, 1]; 1 is no bound of the search but the law that is linear in them."""
-    return fitted(low=0.05, high=1.0, start=start, typical=(0.4, 0.8))
+    return fitted(low=0.05, high=1.0, start=start)
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,20 @@ class TransferLaw(CoreLaw):
 
 
 @dataclass(frozen=True)
-class ShapleyTransfer(TransferLaw):
-    """What the laws that are given Shapley values share."""
+class Shapley(TransferLaw):
+    """`L_j = C_j(N, D) Theta_j^-gamma_j` with `Theta_j = sum_i p_i NSV_ij`."""
 
+    kind = "law/shapley"
+    name = "shapley"
+    reference = "ShapleyLaw paper, section 3.3"
+    assumption = "normalised Shapley values are the transfer coefficients"
     needs = ("mixture", "transfer")
 
+    gamma: FloatArray = strength(0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
     nsv: FloatArray = given("MK")
+
+    def phi(self) -> FloatArray:
+        return self.nsv
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
@@ -61,32 +69,7 @@ class ShapleyTransfer(TransferLaw):
 
 
 @dataclass(frozen=True)
-class Shapley(ShapleyTransfer):
-    """`L_j = C_j(N, D) Theta_j^-gamma_j` with `Theta_j = sum_i p_i NSV_ij`."""
-
-    kind = "law/shapley"
-    name = "shapley"
-    reference = "ShapleyLaw paper, section 3.3"
-    assumption = "normalised Shapley values are the transfer coefficients"
-
-    gamma: FloatArray = strength(0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 2.0)
-
-    def phi(self) -> FloatArray:
-        return self.nsv
-
-
-@dataclass(frozen=True)
-class TemperedTransfer(ShapleyTransfer):
-    """What the laws with `phi_ij = NSV_ij^kappa_j` share."""
-
-    kappa: FloatArray = fitted(low=1e-2, high=50.0, start=(0.5, 1.0, 2.0, 4.0, 8.0), typical=(1.5, 3.0))
-
-    def phi(self) -> FloatArray:
-        return np.exp(self.kappa[..., None, :] * np.log(self.nsv))
-
-
-@dataclass(frozen=True)
-class ShapleyTempered(TemperedTransfer):
+class ShapleyTempered(Shapley):
     """`Theta_j = sum_i p_i NSV_ij^kappa_j`, kappa fitted; kappa = 1 is the paper's law."""
 
     kind = "law/shapley-tempered"
@@ -95,10 +78,14 @@ class ShapleyTempered(TemperedTransfer):
     assumption = "Shapley values rank the transfer; its strength is fitted"
 
     gamma: FloatArray = strength(0.03, 0.1, 0.3, 1.0)
+    kappa: FloatArray = fitted(low=1e-2, high=50.0, start=(0.5, 1.0, 2.0, 4.0, 8.0))
+
+    def phi(self) -> FloatArray:
+        return np.exp(self.kappa[..., None, :] * np.log(self.nsv))
 
 
 @dataclass(frozen=True)
-class ShapleyConcave(TemperedTransfer):
+class ShapleyConcave(ShapleyTempered):
     """`Theta_j = sum_i NSV_ij^kappa_j p_i^a_j` with `0 < a <= 1`, still convex to optimise."""
 
     kind = "law/shapley-concave"
@@ -135,24 +122,23 @@ class Family(TransferLaw):
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
-        return {"members": same_family(inputs, inputs.sources)}
+        return {"members": same_family(inputs)}
 
 
-def same_family(inputs: Inputs, rows: tuple[str, ...]) -> FloatArray:
-    """1 where a row's language and a target are of one family, else 0; shape (rows, K)."""
+def same_family(inputs: Inputs) -> FloatArray:
+    """1 where a source and a target are of one family, else 0; shape (M, K)."""
     if inputs.languages is None:
         hint = "give a languages table with the columns language,family (languages)"
         raise UsageError("law 'family' needs the language families", hint=hint)
     family = dict(zip(inputs.languages.names, inputs.languages.family, strict=True))
-    lacking = [name for name in dict.fromkeys((*rows, *inputs.targets)) if not family.get(name)]
+    lacking = [name for name in dict.fromkeys((*inputs.sources, *inputs.targets)) if not family.get(name)]
     if lacking:
         place = Location(file=inputs.languages.origin, column="family")
         hint = "add the language with its family"
         faults = [Fault(f"no family is given for {name!r}", place, hint=hint) for name in lacking]
         raise DataError.of(faults, "the languages table")
-    of_row = np.array([family[name] for name in rows])
-    of_target = np.array([family[name] for name in inputs.targets])
-    return (of_row[:, None] == of_target[None, :]).astype(np.float64)
+    of_source, of_target = (np.array([family[name] for name in names]) for names in (inputs.sources, inputs.targets))
+    return (of_source[:, None] == of_target).astype(np.float64)
 
 
 RIDGE = 1e-4
@@ -172,9 +158,9 @@ class EffectiveData(CoreLaw):
     assumption = "a token of another language is worth a fixed share of a token of the target's own"
     needs = ("mixture",)
 
-    B: FloatArray = fitted(role="linear", typical=(1000.0, 2000.0))
-    beta: FloatArray = fitted(role="exponent", low=0.02, high=3.0, typical=(0.3, 0.4))
-    coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-10, high=1e10, gauge=True, typical=(0.1, 1.0))
+    B: FloatArray = fitted(role="linear")
+    beta: FloatArray = fitted(role="exponent", low=0.02, high=3.0)
+    coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-10, high=1e10)
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
@@ -206,8 +192,8 @@ class Exponential(CoreLaw):
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {"t": (30.0, 10.0, 3.0)}
     takes_repetition = False  # t is known up to a shift because ratios sum to one
 
-    k: FloatArray = fitted(role="linear", typical=(0.5, 1.0))
-    t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False, gauge=True, typical=(-2.0, 0.0))
+    k: FloatArray = fitted(role="linear")
+    t: FloatArray = fitted("MK", low=-60.0, high=60.0, positive=False)
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
@@ -240,8 +226,8 @@ class Additive(CoreLaw):
     assumption = "the mixture adds to the loss, whatever N and D"
     needs = ("mixture",)
 
-    coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-8, high=1e8, typical=(0.4, 4.0))
-    g: FloatArray = fitted("MK", low=0.05, high=1.0, typical=(0.4, 0.8))
+    coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-8, high=1e8)
+    g: FloatArray = fitted("MK", low=0.05, high=1.0)
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)

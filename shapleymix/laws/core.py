@@ -47,11 +47,11 @@ class CoreLaw(Law):
 
     relative = True
 
-    E: FloatArray = fitted(role="linear", typical=(1.2, 1.8))
-    A: FloatArray = fitted(role="linear", budget="N", typical=(300.0, 600.0))
-    alpha: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="N", usual=0.2, typical=(0.3, 0.4))
-    B: FloatArray = fitted(role="linear", budget="D", typical=(1000.0, 2000.0))
-    beta: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="D", usual=0.5, typical=(0.3, 0.4))
+    E: FloatArray = fitted(role="linear")
+    A: FloatArray = fitted(role="linear", budget="N")
+    alpha: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="N", usual=0.2)
+    B: FloatArray = fitted(role="linear", budget="D")
+    beta: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="D", usual=0.5)
 
     def parts(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """E, A / N^alpha and B / D^beta of a law whose symbols have the axes of N and D (see `Law.at`)."""

@@ -103,21 +103,14 @@ class LearnedBase(TransferLaw):
     gamma: FloatArray = strength(0.2)
     a: FloatArray = concavity(0.45)
     c: FloatArray = concavity(0.45)
-    u: FloatArray = fitted(
-        "MK", role="coefficients", positive=False, low=0.0, high=1e3, start=(FIRST,), typical=(0.05, 0.8)
-    )
-    eta: FloatArray = fitted(positive=False, low=-1.0, high=1.0, budget="N", start=(0.0,), typical=(-0.1, 0.4))
-    zeta: FloatArray = fitted(positive=False, low=-1.0, high=1.0, budget="D", start=(0.0,), typical=(0.0, 0.7))
+    u: FloatArray = fitted("MK", role="coefficients", positive=False, low=0.0, high=1e3, start=(FIRST,))
+    eta: FloatArray = fitted(positive=False, low=-1.0, high=1.0, budget="N", start=(0.0,))
+    zeta: FloatArray = fitted(positive=False, low=-1.0, high=1.0, budget="D", start=(0.0,))
     own: FloatArray = given("MK")
     nsv: FloatArray = given("MK")
     even: FloatArray = given("K")
     first_N: FloatArray = given("K")
     first_D: FloatArray = given("K")
-
-    def check(self, sources: int, targets: int, leading: int) -> None:
-        super().check(sources, targets, leading)
-        if not np.isin(self.own, (0.0, 1.0)).all():
-            raise ValueError("own says of each source whether it is the target's own, by 0 or 1")
 
     def phi(self) -> FloatArray:
         return self.u / self.gamma[..., None, :]

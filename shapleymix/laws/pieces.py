@@ -16,16 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.task_curves import TaskCurves
 from shapleymix.records import BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from cvxpy import Constraint, Expression
 
 Form = Literal["power", "exponential"]
 Rows = int | IntArray | BoolArray
@@ -222,12 +219,6 @@ class Pieces:
             found["s"] = found["phi"] * (self.phi * log_ratios(q)[..., None])
         return self.floor + self.scale * unit, found
 
-    def convex_up_to(self, u: FloatArray) -> BoolArray:
-        """(..., K) whether each piece is convex in the mixture where losses less their floor are at most u (..., K)."""
-        if self.curves is None:
-            return np.ones(np.broadcast_shapes(np.shape(u), np.shape(self.floor)), dtype=bool)
-        return self.curves.convex_up_to(u, self.floor, self.kappa)
-
     def supplied(self, unique: FloatArray, rate: FloatArray | float, harm: FloatArray | None = None) -> Self:
         """The same law where sources have a share `unique` (..., M) of D in unique tokens.
 
@@ -292,71 +283,6 @@ class Pieces:
         """Some members of the first leading axis; every field must have it (see `flat`)."""
         curves = None if self.curves is None else self.curves.take(members)
         return self._changed(lambda name, value: value[members], curves)
-
-    def to_cvxpy(self, p: Expression) -> tuple[Expression, list[Constraint]]:
-        """Losses (K,) as one convex expression in a cvxpy variable p (M,), and the cones that it needs.
-
-        Powers are written as exp(-gamma log Theta), vectorised over targets, and concave powers as three-dimensional
-        power cones, vectorised over pairs: `cp.power` a language is a hundred times slower and less exact.
-
-        Raises
-        ------
-        SolveError
-            If the pieces are error rates of tasks.
-        """
-        import cvxpy as cp
-
-        if self.curves is not None:
-            hint = "write them as caps, floors, groups or near, or minimise losses"
-            raise SolveError("constraints of your own work for losses, not for scores on tasks", hint=hint)
-        q, cones = self._effective_cones(p)
-        if self.s is None or np.all(self.s == 1):
-            inner = self.phi.T @ q
-        else:
-            inner, more = self._concave_cones(q)
-            cones += more
-        inner = inner if self.base is None else self.base + inner
-        power = inner if self.form == "exponential" else cp.multiply(-np.asarray(self.gamma), cp.log(inner))
-        losses = self.floor + cp.multiply(self.scale, cp.exp(power))
-        if self.harm is not None and self.unique is not None:
-            again = np.flatnonzero(np.any(self.harm > 0, axis=-1))
-            losses = losses + self.harm[again].T @ cp.power(cp.pos(p[again] - self.unique[again]), 3)
-        return losses, cones
-
-    def _effective_cones(self, p: Expression) -> tuple[Expression, list[Constraint]]:
-        """Effective ratios q (M,), and the cones that they need.
-
-        A source gives fresh tokens and repeated ones, p = a + b: q <= a + (u / lambda) (1 - exp(-lambda b / u)) with a
-        <= u. The fresh ones are worth more, so that an optimum takes them first, as training does.
-        """
-        import cvxpy as cp
-
-        if self.unique is None or self.rate is None:
-            return p, []
-        rates = np.broadcast_to(self.rate, self.unique.shape)
-        costs = (self.unique < 1) & (rates > 0)  # at rate 0 repeated tokens are worth what fresh ones are
-        limited, others = np.flatnonzero(costs), np.flatnonzero(~costs)
-        u, rate = np.maximum(self.unique[limited], TINY_SUPPLY), rates[limited]
-        q, fresh, again = cp.Variable(self.n_sources), *(cp.Variable(len(limited), nonneg=True) for _ in range(2))
-        worth = cp.multiply(u / rate, 1 - cp.exp(-cp.multiply(rate / u, again)))
-        cones = [fresh + again == p[limited], fresh <= u, q[limited] <= fresh + worth]
-        return q, [*cones, *([q[others] == p[others]] if len(others) else [])]
-
-    def _concave_cones(self, q: Expression) -> tuple[Expression, list[Constraint]]:
-        """sum_i phi_ij u_ij with u_ij <= q_i^s_ij, as cones u <= q^s 1^(1 - s)."""
-        import cvxpy as cp
-
-        i, j = np.nonzero(self.phi)
-        if not len(i):
-            return cp.Constant(np.zeros(self.n_targets)), []
-        u, s = cp.Variable(len(i)), np.broadcast_to(np.asarray(self.s), self.phi.shape)[i, j]
-        total = np.zeros((self.n_targets, len(i)))
-        total[j, np.arange(len(i))] = self.phi[i, j]
-        linear, bent = np.flatnonzero(s >= 1), np.flatnonzero(s < 1)
-        cones: list[Constraint] = [u[linear] <= q[i[linear]]] if len(linear) else []
-        if len(bent):
-            cones.append(cp.PowCone3D(q[i[bent]], np.ones(len(bent)), u[bent], s[bent]))
-        return total @ u, cones
 
     def _reducible(self, theta: FloatArray) -> FloatArray:
         """Losses less their floor (..., K), by the inner quantity."""

@@ -58,7 +58,9 @@ class Transform:
         """Whether scores bend between chance and one: a sigmoid of g, not a line in it."""
         return self.name == SIGMOID
 
-    def score(self, loss: FloatArray, a: FloatArray, b: FloatArray, chance: FloatArray) -> FloatArray:
+    def score(
+        self, loss: FloatArray, a: FloatArray | float, b: FloatArray | float, chance: FloatArray | float
+    ) -> FloatArray:
         """Scores at losses; all four broadcast. An infinite loss scores what the limit does, infinity if none."""
         line = a * self.value(loss) + b
         return chance + (1 - chance) * expit(line) if self.is_sigmoid else line

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass, replace
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,15 +25,16 @@ from shapleymix.errors import InfeasibleError, OutsideError, UsageError, describ
 from shapleymix.files import Json
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.cone import violation
 from shapleymix.mixing.mixture import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
-from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.mixtures import Rivals, epochs_of, named_baselines, rivals_of
 from shapleymix.tables.words import format_size, parse_size
+
+if TYPE_CHECKING:
+    from shapleymix.mixing.problem import Problem
 
 LEAST = 1e-9
 """A slope below this, relative to the objective, is rounding."""
@@ -78,7 +79,7 @@ def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
     raise UsageError(f"what if: {text!r} is no change of a source's tokens", hint=did_you_mean(name, sources) or _HINT)
 
 
-def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
+def what_ifs_of(one: Problem, proof: Proof) -> tuple[WhatIf, ...]:
     """The optimum under each change of tokens that is asked for, beside the answer without it.
 
     Raises
@@ -95,14 +96,14 @@ def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
     return tuple(_answered(one, proof, text.strip()) for text in dict.fromkeys(texts))
 
 
-def _answered(one: Question, proof: Proof, text: str) -> WhatIf:
+def _answered(one: Problem, proof: Proof, text: str) -> WhatIf:
     sources = one.within.sources
     more = tokens_of(text, sources, one.surface.available)
     try:
         other = one.with_available(one.surface.available + more)
     except InfeasibleError as error:
         raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
-    new, _ = solve(other.goal, one.asked["seed"])
+    new = solve(other.goal, one.asked["seed"])
     return WhatIf(
         **_compared(other, text, new.p, _gained(other, new.p, one, proof.p)),
         tokens={sources[i]: float(more[i]) for i in np.flatnonzero(more).tolist()},
@@ -114,12 +115,12 @@ def _answered(one: Question, proof: Proof, text: str) -> WhatIf:
     )
 
 
-def _gained(after: Question, p: FloatArray, before: Question, q: FloatArray) -> Gain:
+def _gained(after: Problem, p: FloatArray, before: Problem, q: FloatArray) -> Gain:
     """What mixture p of one question saves against q of another, in the mean of many runs of each."""
     return gain_between(after.surface, p, before.surface, q, before.goal.of, before.level, runs=False)
 
 
-def repetition_of(one: Question, p: FloatArray) -> dict[str, Any]:
+def repetition_of(one: Problem, p: FloatArray) -> dict[str, Any]:
     """What repeated tokens cost: the optimum less that with unlimited data, with all other bounds as they are."""
     surface = one.surface
     repeats = np.nan_to_num(epochs_of(p, surface.available, surface.D)) > 1 + 1e-9
@@ -127,7 +128,7 @@ def repetition_of(one: Question, p: FloatArray) -> dict[str, Any]:
     if not one.knows_repetition or not repeats.any():
         return {"repetition": nothing, "repetition_cost": 0.0}
     free = one.with_available(np.full(len(p), np.nan))
-    best, _ = solve(free.goal, one.asked["seed"])
+    best = solve(free.goal, one.asked["seed"])
     gain = _gained(free, best.p, one, p)
     return {
         "repetition": surface.mean(p[None])[0] - free.surface.mean(best.p[None])[0],
@@ -137,20 +138,20 @@ def repetition_of(one: Question, p: FloatArray) -> dict[str, Any]:
     }
 
 
-def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
+def prices_of(one: Problem, proof: Proof) -> tuple[Price, ...]:
     """The bounds that hold an optimum back, those of the steepest slope first, and what relaxing each saves."""
     found = sorted(_binding(one, proof), key=lambda bound: -bound[0].per_ratio)
     relaxed = [_relaxed(one, *bound) for bound in found[:PRICED]]
     solved = solve_all([other.goal for other, _ in relaxed], one.asked["seed"]) if relaxed else []
     prices = [price for price, *_ in found]
-    for place, ((other, change), (new, _)) in enumerate(zip(relaxed, solved, strict=True)):
+    for place, ((other, change), new) in enumerate(zip(relaxed, solved, strict=True)):
         gain = _gained(other, new.p, one, proof.p)
         saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
         prices[place] = replace(prices[place], change=change, **saved)
     return tuple(prices)
 
 
-def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
+def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     """The bounds with a slope, each with its field of a `Polytope` and its place there."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
     caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
@@ -168,7 +169,7 @@ def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
             yield Price(names[i], side, bound, origins[i], float(slopes[i]), 0.0, unit, *nothing), field, i
 
 
-def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Question, float]:
+def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Problem, float]:
     """The question with more room at one bound, and by how much: tokens by a power of ten, 1B at 100B."""
     bounds, D = one.within, one.surface.D
     tokens = float(10.0 ** max(np.round(np.log10(D * STEP)), 0.0))
@@ -183,7 +184,7 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
     return replace(one, goal=goal), step * D if price.unit == "tokens" else step
 
 
-def reported(one: Question, proof: Proof, engine: str) -> Mixture:
+def reported(one: Problem, proof: Proof) -> Mixture:
     """The mixture with its intervals, its rivals, and what its bounds cost.
 
     Raises
@@ -193,7 +194,7 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
     ProofError
         If what is reported is not what was minimised.
     """
-    surface, goal, p, within, supply = one.surface, one.goal, proof.p, one.within, one.supply
+    surface, goal, p, within = one.surface, one.goal, proof.p, one.within
     _assert_minimised(one, proof)
     refuse_outside(one, {"the optimum": p})
     losses = surface.mean(p[None])[0]
@@ -219,9 +220,8 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
         caps=within.upper,
         floors=within.lower,
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
-        epochs=epochs_of(p, supply.available, surface.D),
+        epochs=epochs_of(p, surface.available, surface.D),
         baselines=_rivals(one, p),
-        engine=engine,
         replicates=0 if optima is None else len(optima),
         penalty=goal.penalty(p),
         kl=goal.kl,
@@ -231,14 +231,14 @@ def reported(one: Question, proof: Proof, engine: str) -> Mixture:
     )
 
 
-def _assert_minimised(one: Question, proof: Proof) -> None:
+def _assert_minimised(one: Problem, proof: Proof) -> None:
     """What was minimised must be what is reported, as the surface has it, which made none of it."""
     shown, minimised = one.objective(proof.p), float(one.goal.value(proof.p))
     if np.isfinite(shown) and abs(shown - minimised) > SAME * max(abs(minimised), 1e-300):
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
 
 
-def refuse_outside(one: Question, named: Mapping[str, FloatArray]) -> None:
+def refuse_outside(one: Problem, named: Mapping[str, FloatArray]) -> None:
     """Where `strict` is asked for, refuse mixtures outside of what was fitted to a target that counts."""
     p = np.stack(list(named.values()))
     outside = np.any(one.surface.outside(p)[:, one.goal.w > 0], axis=1)
@@ -249,8 +249,8 @@ def refuse_outside(one: Question, named: Mapping[str, FloatArray]) -> None:
         raise OutsideError(f"outside of what was fitted: {names}: {told}", hint=hint)
 
 
-def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """At most three warnings, those first that change most of what a reader would do; and notices with the rest."""
+def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], list[str]]:
+    """Warnings, those first that change most of what a reader would do; and notices."""
     within, p, found = one.within, proof.p, []
     if np.isnan(proof.gap):
         found.append("The law is not convex in the mixture: this is the best of a search, without a proof.")
@@ -264,7 +264,7 @@ def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, .
     if held.any():
         names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
         found.append(f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough.")
-    epochs = epochs_of(p, one.supply.available, one.supply.D)
+    epochs = epochs_of(p, one.surface.available, one.surface.D)
     low, high = spread * epochs / np.maximum(p, 1e-300)
     often = [
         f"{within.sources[i]} {epochs[i]:.3g} times" + (f" ({low[i]:.3g} .. {high[i]:.3g})" if low[i] > 0 else "")
@@ -273,31 +273,31 @@ def _told(one: Question, proof: Proof, spread: FloatArray) -> tuple[tuple[str, .
     if often and not one.knows_repetition:
         found.append(f"The law counts repeated tokens as fresh ones, but the mixture sees {listed(often)}.")
     found += list(one.surface.warnings(p[None]))
-    notices = [*found[MOST_WARNINGS:], *one.notices]
+    notices = [*one.notices]
     if often and one.knows_repetition:
         notices.append(
             f"The optimum sees {listed(often)}; in brackets the {one.level:.0%} interval of the best epochs."
         )
-    if np.isnan(one.supply.available).all():
+    if np.isnan(one.surface.available).all():
         notices.append("without a languages table (available tokens) there is no natural mixture to compare with")
     if one.surface.draws is None:
         notices.append("ratios have no intervals: the fit has no bootstrap replicates of a convex law")
-    return tuple(found[:MOST_WARNINGS]), tuple(notices)
+    return found, notices
 
 
-def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
+def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
     """The optimum against baselines and the mixtures that were asked for; and these against each other."""
     surface, asked, found = one.surface, one.asked, []
     named = named_baselines(surface.sources, surface.available, asked["smoothing"], asked["compare_to"], surface.D)
     for name, q in named.items():
         known = _compared(one, name, q, one.gain(p, q))
         reason = "the law gives more than an untrained model's loss" if np.isnan(known["objective"]) else ""
-        within, penalty = violation(one.goal, q) <= FEASIBLE, one.goal.penalty(q)
+        within, penalty = one.goal.violation(q) <= FEASIBLE, one.goal.penalty(q)
         found.append(Rival(**known, within_bounds=within, penalty=penalty, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
-def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
+def _better(one: Problem, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
     """The other rivals that surely gain over one, where the optimum does not."""
     if rival.sure is not False:
         return ()
@@ -305,7 +305,7 @@ def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, 
     return tuple(name for name, gain in gains.items() if is_sure(gain.low, gain.probability))
 
 
-def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
+def candidates_of(one: Problem, mixtures: Rivals) -> Candidates:
     """The mixtures, compared as the question asks."""
     named = {name: one.ratios(given) for name, given in rivals_of(mixtures).items()}
     if not named:
@@ -320,11 +320,11 @@ def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
         entries.append(Candidate(**known, losses=losses[row], low=low[row], high=high[row]))
     entries[0] = replace(entries[0], probability=np.nan)
     told = surface.warnings(p, tuple(named))
-    said = common_fields(one, told[:MOST_WARNINGS], (*told[MOST_WARNINGS:], *one.weights.notices))
+    said = common_fields(one, told, one.weights.notices)
     return Candidates(**said, weights=one.goal.w, entries=tuple(entries))
 
 
-def _compared(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
+def _compared(one: Problem, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
     """The fields of a mixture that is compared with another."""
     low, high = one.objective_interval(p)
     found = {"name": name, "p": p, "objective": one.objective(p), "objective_low": low, "objective_high": high}
@@ -332,14 +332,15 @@ def _compared(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, 
     return found | gained
 
 
-def common_fields(one: Question, warnings: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
-    """The fields of an `Answer`."""
-    surface, supply = one.surface, one.supply
+def common_fields(one: Problem, told: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
+    """The fields of an `Answer`, of which as many things are warnings as a reader takes in; the rest are notices."""
+    surface, supply = one.surface, one.within.supply
     return {
         "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
         "weights_origin": one.weights.origin, "objective_kind": one.asked["objective"], "objective_unit": one.unit,
         "measure": surface.measure, "level": one.level, "available": supply.available, "max_epochs": supply.epochs,
-        "min_tokens": supply.least, "warnings": tuple(warnings), "notices": tuple(dict.fromkeys(notices)),
+        "min_tokens": supply.least, "warnings": tuple(told[:MOST_WARNINGS]),
+        "notices": tuple(dict.fromkeys((*told[MOST_WARNINGS:], *notices))),
         "asked": plain_keywords(one.asked), "provenance": provenance_of(one.fit),
     }  # fmt: skip
 

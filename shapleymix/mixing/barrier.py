@@ -83,7 +83,7 @@ def minimise(
     w : array (..., K)
         Weights of the targets, >= 0.
     lower, upper : array (..., M)
-        Bounds of the ratios; they must leave a mixture (see `constraints`).
+        Bounds of the ratios; they must leave a mixture (see `polytope`).
     kl, anchor : float or array, optional
         Weight >= 0, and mixture (..., M), of the term kl * sum_i p_i log(p_i / anchor_i), in nats.
     tolerance : float

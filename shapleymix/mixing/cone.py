@@ -1,159 +1,119 @@
-"""cvxpy, for constraints that a user writes: affine ones become rows of the bounds, others need a cone solver.
+"""Constraints that a user writes with cvxpy: affine ones become rows of the bounds, others cones in each program.
 
-A cone solver's "optimal" mixture may still be 1e-6 off, so that `proof` says how far each answer can be from the best,
-with the tangents of the constraints as rows.
+Axes: M sources.
 """
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError, UsageError, described
-from shapleymix.mixing.goal import Constraint, Goal
-from shapleymix.mixing.polytope import Ball, Polytope
+from shapleymix.errors import SolveError, UsageError, described
+from shapleymix.mixing.polytope import Polytope
 from shapleymix.records import FloatArray
 
-if TYPE_CHECKING:
-    from cvxpy import Problem as Program
+Constraint = Callable[[Any], object]
+"""A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
 
-SETTINGS = ({"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-10}, {})
+AROUND = 1e-4
 
 
-def solve_cone(goal: Goal) -> FloatArray:
-    """The optimal mixture (M,), within its bounds.
+class Cones:
+    """Convex constraints on a mixture p: `limits - of_p @ p - of_more @ y` lies in cones, for some y.
+
+    Attributes
+    ----------
+    of_p, of_more, limits : array (C, M), (C, Y) and (C,)
+        The rows, in the order of the cones.
+    kinds : list
+        The cones, as Clarabel names them.
+    """
+
+    def __init__(self, p: Any, constraints: Sequence[Any]) -> None:
+        import cvxpy as cp
+        from cvxpy.error import DCPError, SolverError
+        from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
+
+        self._p, self._constraints = p, constraints
+        try:
+            data = cp.Problem(cp.Minimize(0), list(constraints)).get_problem_data(cp.CLARABEL)[0]
+        except (DCPError, SolverError) as error:
+            raise SolveError(f"a constraint is not convex: {str(error).splitlines()[0]}") from error
+        matrix, first = data["A"].toarray(), data["param_prob"].var_id_to_col[p.id]
+        own = np.arange(first, first + p.size)
+        self.of_p, self.of_more = matrix[:, own], np.delete(matrix, own, axis=1)
+        self.limits, self.kinds = data["b"], dims_to_solver_cones(data["dims"])
+
+    def violation(self, p: FloatArray) -> float:
+        """By how much a mixture (M,) breaks the worst of them."""
+        self._p.value = np.maximum(p, 0.0)
+        return max(float(np.max(one.violation())) for one in self._constraints)
+
+    def tangents(self, bounds: Polytope, p: FloatArray) -> Polytope:
+        """The bounds with tangents as rows, at a mixture (M,) and a little on the way from it to each source.
+
+        Mixtures within the constraints are within them. Those around it tell of a kink, and make up for what a cone
+        solver leaves open of the mixture.
+        """
+        for at in (p, *((1 - AROUND) * p + AROUND * np.eye(len(p)))):
+            for one in self._constraints:
+                bounds = _with_tangents(bounds, one, self._p, at, "constraint")
+        # What breaks a constraint by rounding does not contradict a bound.
+        return replace(bounds, row_high=np.maximum(bounds.row_high, bounds.rows @ p))
+
+
+def rows_and_cones(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope, Cones | None]:
+    """The bounds with every affine constraint of the user's own as rows, and the others.
 
     Raises
     ------
-    InfeasibleError
-        If the constraints leave no mixture.
     SolveError
-        If the solver fails.
+        If one is not convex. UsageError if a function returns no constraint.
     """
+    if not functions:
+        return bounds, None
     import cvxpy as cp
 
-    p = cp.Variable(len(goal.within.sources))
-    counted = np.flatnonzero(goal.w > 0)
-    losses, cones = goal.pieces.select(counted).to_cvxpy(p)
-    unit = max(float(goal.w.max()), 1e-300)
-    weighed = cp.multiply(goal.w[counted] / unit, losses)
-    cost: Any = cp.max(weighed) if goal.worst else cp.sum(weighed)
-    if goal.kl > 0 and goal.anchor is not None:
-        cost = cost + goal.kl / unit * _distance(p, goal.anchor, "kl")
-    _run(cp.Problem(cp.Minimize(cost), [*_rows(goal.within, p), *_user_constraints(goal.cone_constraints, p), *cones]))
-    return _tidied(goal.within, np.asarray(p.value, dtype=float))
-
-
-def violation(goal: Goal, p: FloatArray) -> float:
-    """By how much a mixture (M,) is outside of all bounds, the user's constraints among them; 0 within."""
-    made = _user_constraints(goal.cone_constraints, p)
-    return max(goal.within.violation(p), *(float(np.max(one.violation())) for one in made), 0.0)
-
-
-def nearest(bounds: Polytope, ball: Ball) -> float:
-    """The least distance of a mixture within the other bounds from the centre; infinite where there is none."""
-    import cvxpy as cp
-
-    p, outside = cp.Variable(len(ball.center)), np.flatnonzero(ball.center == 0)
-    rows = _rows(replace(bounds, ball=None), p)
-    rows += [p[outside] == 0] if ball.kind == "kl" and len(outside) else []
-    program = cp.Problem(cp.Minimize(_distance(p, ball.center, ball.kind)), rows)
-    try:
-        _run(program)
-    except InfeasibleError:
-        return np.inf
-    return float(np.asarray(program.value))
-
-
-def affine_rows(bounds: Polytope, further: tuple[Constraint, ...]) -> tuple[Polytope, tuple[Constraint, ...]]:
-    """The bounds with every affine constraint of the user's own written as rows, and the constraints that are not."""
-    left, origin = [], np.zeros(len(bounds.sources))
-    for number, write in enumerate(further, 1):
-        if all(hasattr(one, "expr") and one.expr.is_affine() for one in _user_constraints((write,), origin)):
-            bounds = with_tangents(bounds, (write,), origin, f"constraint {number}")
-        else:
-            left.append(write)
-    return bounds, tuple(left)
-
-
-def with_tangents(
-    bounds: Polytope, further: tuple[Constraint, ...], at: FloatArray, name: str = "constraint"
-) -> Polytope:
-    """The bounds with the tangents at a mixture (M,) of the user's own constraints as rows; mixtures within these are
-    within the rows, too."""
-    for one in _user_constraints(further, at):
-        slopes = next(iter(one.expr.grad.values()), None) if hasattr(one, "expr") else None
-        if slopes is None:  # no tangent there
-            continue
-        rows = slopes.T.toarray()
-        for weights, limit in zip(rows, rows @ at - np.ravel(one.expr.value, order="F"), strict=True):
-            low = limit if type(one).__name__ == "Equality" else -np.inf
-            bounds = bounds.with_row(name, weights, low, limit)
-    return bounds
-
-
-def _rows(bounds: Polytope, p: Any) -> list[Any]:
-    """The bounds as cvxpy writes them."""
-
-    matrix, limits, equal = replace(bounds, ball=None).written()
-    rows = [matrix[:equal] @ p == limits[:equal], p >= bounds.lower, p <= bounds.upper]
-    rows += [matrix[equal:] @ p <= limits[equal:]] if len(matrix) > equal else []
-    ball = bounds.ball
-    return rows if ball is None else [*rows, _distance(p, ball.center, ball.kind) <= ball.radius]
-
-
-def _distance(p: Any, center: FloatArray, kind: str) -> Any:
-    """The L1 distance, or KL(p || center) where p is nothing outside of the centre's support, as cvxpy writes it."""
-    import cvxpy as cp
-
-    live = np.flatnonzero(center > 0)
-    return cp.norm1(p - center) if kind == "l1" else cp.sum(cp.rel_entr(p[live], center[live]))
-
-
-def _user_constraints(further: tuple[Constraint, ...], p: Any) -> list[Any]:
-    """The constraints of the user's own on a cvxpy variable, or on one that has the value of a mixture (M,)."""
-    if not further:
-        return []
-    import cvxpy as cp
-
-    rows: list[Any] = []
-    p = cp.Variable(len(p), value=p) if isinstance(p, np.ndarray) else p
-    for write in further:
+    origin, further = np.zeros(len(bounds.sources)), []
+    p = cp.Variable(len(origin))
+    for number, write in enumerate(functions, 1):
         made = write(p)
-        listed = list(made) if isinstance(made, (list, tuple)) else [made]
-        if not all(isinstance(one, cp.Constraint) for one in listed):
-            hint = "return one constraint or a list, such as p[0] <= 0.5"
-            raise UsageError(f"a function of constraints returned {described(made)}", hint=hint)
-        rows += listed
-    return rows
+        for one in made if isinstance(made, (list, tuple)) else [made]:
+            if not isinstance(one, cp.Constraint):
+                hint = "return one constraint or a list, such as p[0] <= 0.5"
+                raise UsageError(f"a function of constraints returned {described(made)}", hint=hint)
+            known = _in_ratios(one, p) if _is_comparison(one) else one
+            if _is_comparison(known) and known.expr.is_affine():
+                bounds = _with_tangents(bounds, known, p, origin, f"constraint {number}")
+            else:
+                further.append(known)
+    return bounds, Cones(p, further) if further else None
 
 
-def _run(program: Program) -> None:
-    """Solve, tightly if that works: what is left open is told by the proof."""
-    import cvxpy as cp
-    from cvxpy.error import DCPError, SolverError
-
-    for settings in SETTINGS:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                program.solve(solver=cp.CLARABEL, **settings)
-        except DCPError as error:
-            raise SolveError(f"a constraint is not convex: {str(error).splitlines()[0]}") from error
-        except SolverError:
-            continue
-        if program.status in (cp.INFEASIBLE, cp.INFEASIBLE_INACCURATE):
-            raise InfeasibleError("the constraints leave no mixture", hint="relax one of them")
-        if program.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
-            return
-    raise SolveError(f"the cone solver stopped: {program.status}", hint="check the scale of the constraints")
+def _is_comparison(constraint: Any) -> bool:
+    """Whether it is one of `<=`, `>=` or `==`, which have an expression that is at most, or is, zero."""
+    return type(constraint).__name__ in ("Inequality", "Equality")
 
 
-def _tidied(bounds: Polytope, p: FloatArray) -> FloatArray:
-    """The solver's mixture inside its bounds on single ratios, with the unit sum."""
-    p = np.clip(p, bounds.lower, bounds.upper)
-    room = np.where(p.sum() > 1, p - bounds.lower, bounds.upper - p)
-    return np.clip(p + (1 - p.sum()) * room / max(float(room.sum()), 1e-300), bounds.lower, bounds.upper)
+def _in_ratios(comparison: Any, p: Any) -> Any:
+    """The same in units of ratio, whatever those that it is written in: its largest slope at the even mixture is 1."""
+    p.value = np.full(p.size, 1 / p.size)
+    slopes = comparison.expr.grad.get(p)
+    unit = 0.0 if slopes is None else float(abs(slopes).max())
+    expression = comparison.expr / (unit if unit > 0 else 1.0)
+    return expression == 0 if type(comparison).__name__ == "Equality" else expression <= 0
+
+
+def _with_tangents(bounds: Polytope, constraint: Any, p: Any, at: FloatArray, name: str) -> Polytope:
+    """The bounds with the tangents of a comparison at a mixture (M,) as rows; without where there are none."""
+    p.value = at
+    slopes = constraint.expr.grad.get(p) if _is_comparison(constraint) else None
+    if slopes is None:
+        return bounds
+    rows, equal = slopes.T.toarray(), type(constraint).__name__ == "Equality"
+    for weights, limit in zip(rows, rows @ at - np.ravel(constraint.expr.value, order="F"), strict=True):
+        bounds = bounds.with_row(name, weights, limit if equal else -np.inf, limit)
+    return bounds

@@ -6,6 +6,7 @@ At a mixture p the objective is replaced by its gradient and curvature, the curv
     with      w_j (loss_j + slope_j . (s - p)) <= t              [worst case; H weighs targets by their multipliers]
               KL(p || c) + log-ratios . (s - p) <= radius        [KL ball]
               v >= |s - c|,  sum v <= radius                     [L1 ball]
+              (s, y) in cones                                    [the user's own constraints]
 
 Clarabel solves each program; a step is shortened until the objective falls. A concave power is steep at a tiny ratio,
 where its quadratic model reaches no further than the ratio itself: no ratio falls to less than a tenth at once, unless
@@ -17,11 +18,13 @@ Axes: M sources, K targets.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from shapleymix.mixing.cone import Cones
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, Tangents
 from shapleymix.records import FloatArray
@@ -37,7 +40,7 @@ KEPT = 8
 NEAR = 1e-4
 """Weight, relative to the objective, of the term sum_i (s_i - p_i)^2 / 2 p_i in every program. Of equally good mixtures
 the nearest is then the next, so that the steps along a flat objective do not leap across a KL ball and out of it."""
-TOLERANCES = (1e-12, 1e-10, 1e-8)
+TOLERANCES = (1e-12, 1e-10, 1e-9, 1e-8)
 """Of the solver: the first that it reaches."""
 ENOUGH = 1e-4
 """Of what the model promises, that a step must keep."""
@@ -63,7 +66,7 @@ def descended(goal: Goal, start: FloatArray) -> list[FloatArray]:
     p = np.where(bounds.movable, inside, bounds.lower)
     w, pull, idle, least, cuts, last = goal.active(p), 0.0, 0, np.inf, [], [p]
     for _ in range(STEPS):
-        inside = bounds.violation(p) <= 1e2 * FEASIBLE
+        inside = goal.violation(p) <= 1e2 * FEASIBLE
         tried = (_model(goal, [p, *cuts], w, pull, part) for part in SHRINK[: 1 if inside else None])
         model = next((one for one in tried if one is not None), None)
         if model is None:
@@ -104,18 +107,21 @@ def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shr
     if not np.isfinite(H).all():
         return None
     A, b, equalities = _rows(goal.within, p, shrink, tangents.over(unit, p))
-    M, K = len(p), len(tangents.limits)
+    M, K, (rows, columns) = len(p), len(tangents.limits), A.shape
+    if goal.cones is not None:
+        A, b = _joined(A, b, goal.cones, p)
     more = A.shape[1] - M
     # Variables of like curvature: a step of a tiny ratio is tiny, and must be as exact as the others.
     scale = np.append(1 / np.sqrt(np.maximum(H.diagonal() / unit, 1.0)), np.ones(more))
     quadratic = np.pad(H / unit, (0, more)) * scale * scale[:, None]
     cost = np.append(gradient / unit, np.zeros(more)) * scale
     if goal.worst:
-        cost[-1] = 1.0
-    solved = _solved(quadratic, cost, A * scale, b, equalities)
+        cost[columns - 1] = 1.0
+    kinds = [] if goal.cones is None else goal.cones.kinds
+    solved = _solved(quadratic, cost, A * scale, b, (equalities, rows - equalities), kinds)
     if solved is None:
         return None
-    x, duals = solved
+    x, duals = solved[0], solved[1][:rows]
     if goal.worst:
         w = np.zeros_like(goal.w)
         shares = np.maximum(duals[-K:], 0.0).reshape(len(points), -1).sum(axis=0)
@@ -139,12 +145,28 @@ def _rows(bounds: Polytope, p: FloatArray, shrink: float, tangents: Tangents) ->
     )
 
 
+def _joined(rows: FloatArray, limits: FloatArray, cones: Cones, p: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Rows and limits over (s - p, v, t, y), those of the user's own constraints last."""
+    theirs = np.zeros((len(cones.limits), rows.shape[1]))
+    theirs[:, : len(p)] = cones.of_p
+    matrix = np.block([[rows, np.zeros((len(rows), cones.of_more.shape[1]))], [theirs, cones.of_more]])
+    return matrix, np.append(limits, cones.limits - cones.of_p @ p)
+
+
 def _solved(
-    quadratic: FloatArray, cost: FloatArray, rows: FloatArray, limits: FloatArray, equalities: int
+    quadratic: FloatArray,
+    cost: FloatArray,
+    rows: FloatArray,
+    limits: FloatArray,
+    sizes: tuple[int, int],
+    kinds: Sequence[object],
 ) -> tuple[FloatArray, FloatArray] | None:
-    """min cost x + x' quadratic x / 2 under rows, and the multipliers of the rows; None where Clarabel fails."""
+    """min cost x + x' quadratic x / 2 under rows, and the multipliers of the rows; None where Clarabel fails.
+
+    `sizes` says how many rows are equalities and how many inequalities; the others lie in cones of these `kinds`.
+    """
     engine: Any = importlib.import_module("clarabel")
-    cones = [engine.ZeroConeT(equalities), engine.NonnegativeConeT(len(limits) - equalities)]
+    cones = [engine.ZeroConeT(sizes[0]), engine.NonnegativeConeT(sizes[1]), *kinds]
     upper, wide = sparse.triu(sparse.csc_matrix(quadratic)).tocsc(), sparse.csc_matrix(rows)
     for tolerance in TOLERANCES:
         settings = engine.DefaultSettings()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -24,9 +24,11 @@ from shapleymix.mixing.bounds import families_of, labels_between, members_of
 from shapleymix.mixing.goal import MEAN, Weights
 from shapleymix.mixing.mixture import Answer
 from shapleymix.mixing.proof import Certificate, Proof
-from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+
+if TYPE_CHECKING:
+    from shapleymix.mixing.problem import Problem
 
 POINTS, MOST_POINTS = 9, 99
 ROUNDS = 3
@@ -110,7 +112,7 @@ class Frontier(Answer):
         return dict(zip(self.sources, self.entries[number - 1].p.tolist(), strict=True))
 
 
-def frontier_of(one: Question, between: str, points: int) -> Frontier:
+def frontier_of(one: Problem, between: str, points: int) -> Frontier:
     """The curve of a question."""
     asked, surface = one.asked, one.surface
     for what, given in (
@@ -130,7 +132,7 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     told = surface.warnings(np.stack([entry.p for entry in entries]))
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
     return Frontier(
-        **common_fields(one, told[:3], (*told[3:], *one.notices, *few, *lost)),
+        **common_fields(one, told, (*one.notices, *few, *lost)),
         between=between,
         first_targets=names[0],
         second_targets=names[1],
@@ -179,7 +181,7 @@ def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weig
     return inside / inside.sum()
 
 
-def _spread(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list[Proof], list[str]]:
+def _spread(one: Problem, w: FloatArray, points: int) -> tuple[FloatArray, list[Proof], list[str]]:
     """Shares and optima of points that are spread along the curve, no one worse than another on both sides.
 
     Of the curve the part counts on which the law has a prediction; what else there is is said.
@@ -197,11 +199,11 @@ def _spread(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list
 
 
 def _solved(
-    one: Question, w: FloatArray, known: dict[float, Proof], wanted: FloatArray
+    one: Problem, w: FloatArray, known: dict[float, Proof], wanted: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """All shares (R,) with the wanted ones solved, mean losses (R, 2) of both sides, and the places that have both."""
     goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
-    known |= {share: proof for share, (proof, _) in zip(goals, solve_all(list(goals.values())), strict=True)}
+    known |= dict(zip(goals, solve_all(list(goals.values())), strict=True))
     shares = np.array(sorted(known))
     losses = one.surface.mean(np.stack([known[share].p for share in shares.tolist()]))
     sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)
@@ -244,7 +246,7 @@ def _nearest(way: FloatArray, points: int) -> list[int]:
     return sorted({0, len(way) - 1, *np.abs(way[:, None] - wanted).argmin(axis=0).tolist()})
 
 
-def _point(one: Question, w: FloatArray, share: float, proof: Proof) -> FrontierPoint:
+def _point(one: Problem, w: FloatArray, share: float, proof: Proof) -> FrontierPoint:
     """One point as it is reported."""
     p, losses = proof.p, one.surface.mean(proof.p[None])[0]
     sides = [replace(one, goal=replace(one.goal, w=side)) for side in w]

@@ -6,7 +6,7 @@ Axes: M sources, K targets; any leading axes of mixtures.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,13 +14,16 @@ import numpy as np
 
 from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
 from shapleymix.files import is_table_name
+from shapleymix.fitting.surface import Surface, as_surface
 from shapleymix.laws.pieces import Pieces, product
+from shapleymix.mixing.cone import Cones
 from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, read_languages
 from shapleymix.tables.words import amounts, parse_number, parse_positive
 
 UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
+MEAN, WORST = "mean", "worst"
 
 WeightSpec = str | os.PathLike[str] | Mapping[str, float | str] | Sequence[float] | FloatArray | Languages
 """Whatever may be given for weights: a word, numbers by target or in their order, a languages table or its file."""
@@ -33,17 +36,16 @@ class Weights:
     Attributes
     ----------
     raw : array (K,)
-        Multiplies the losses; the mean objective divides by `total`.
+        Multiplies the losses; of the mean objective it is divided by its sum.
     origin : str
         Where the weights are from.
     notices : tuple of str
         What a user should know of them.
     relative : bool
-        Whether they divide losses by those of monolingual models.
+        Whether they divide losses by those of monolingual models; the mean is then that of the K quotients.
     """
 
     raw: FloatArray
-    total: float
     origin: str
     notices: tuple[str, ...] = ()
     relative: bool = False
@@ -53,60 +55,54 @@ class Weights:
 
         Of the worst loss the largest weight is 1; where weights differ, a weighted loss is no loss of any target.
         """
-        plain, mean = "nats" if measure == "loss" else "error rate", self.raw / self.total
+        plain = "nats" if measure == "loss" else "error rate"
         if self.relative:
-            return (mean if objective == "mean" else self.raw), "times the monolingual loss"
-        if objective == "mean":
-            return mean, plain
+            return self.raw / (len(self.raw) if objective == MEAN else 1), "times the monolingual loss"
+        if objective == MEAN:
+            return self.raw / self.raw.sum(), plain
         counted = self.raw[self.raw > 0]
         return self.raw / self.raw.max(), plain if np.ptp(counted) == 0 else f"weighted {plain}"
 
 
-def weights_of(
-    given: WeightSpec,
-    targets: tuple[str, ...],
-    sources: tuple[str, ...],
-    alone: FloatArray | None,
-    monolingual: Mapping[str, float | str] | str | None = None,
-) -> Weights:
-    """The weights of the targets.
+def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
+    """The weights of the targets that the keywords of a problem ask for.
 
-    Parameters
-    ----------
-    given : WeightSpec
-        `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by their monolingual losses;
-        ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights. Targets without
-        a number get 0, which the notices say.
-    alone : array (M, K), optional
-        Predicted losses of monolingual models, source by target; needed for `normalized`.
-    monolingual : mapping or str, optional
-        Measured losses of monolingual models for `normalized`; where absent, the law predicts them.
+    `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by those of monolingual models;
+    ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights. Targets without a
+    number get 0, which the notices say. Tasks are weighed by the scores' own rule.
 
     Raises
     ------
     UsageError, DataError
         If a weight is for no target, negative, or all are zero.
     """
-    nothing = np.full(len(targets), np.nan)
+    given, table, score, targets = asked["weights"], asked["languages"], asked["downstream"], surface.targets
+    nothing, origin = np.full(len(targets), np.nan), "given"
     if isinstance(given, os.PathLike) or is_table_name(given):
         given = read_languages(os.fspath(given))
+    if given is None:
+        origin = UNWEIGHTED
+        if score is None:
+            given = UNWEIGHTED if table is None or table.weight is None else table
     if isinstance(given, Languages):
-        return _from_table(given, targets)
+        return _of_numbers(_column(given, targets), targets, f"table {given.origin}")
     if isinstance(given, str) and given == UNWEIGHTED:
-        return Weights(np.ones(len(targets)), float(len(targets)), "unweighted: the mean of the losses")
+        return Weights(np.ones(len(targets)), "unweighted: the mean of the losses")
     if isinstance(given, str) and given == NORMALIZED:
-        measured = amounts(nothing, monolingual, targets, parse_positive, "monolingual")
-        return _normalized(targets, sources, alone, measured)
+        if score is not None:
+            raise UsageError(f"{NORMALIZED} weights are of losses, not of scores", hint="give weights of tasks")
+        return _normalized(fit, surface, amounts(nothing, asked["monolingual"], targets, parse_positive, "monolingual"))
     if isinstance(given, str) and "=" not in given:
         raise UsageError(f"unknown weights {given!r}", hint=did_you_mean(given, (UNWEIGHTED, NORMALIZED)))
-    return _of_numbers(amounts(nothing, given, targets, parse_number, "weights"), targets, "given")
+    if score is not None and (given is None or isinstance(given, (str, Mapping))):
+        given = score.weights(given, asked["objective"])
+    return _of_numbers(amounts(nothing, given, targets, parse_number, "weights"), targets, origin)
 
 
-def _normalized(
-    targets: tuple[str, ...], sources: tuple[str, ...], alone: FloatArray | None, measured: FloatArray
-) -> Weights:
+def _normalized(fit: Any, surface: Surface, measured: FloatArray) -> Weights:
     """Inverse monolingual losses: measured (K,) where given, else predicted at the mixture of that language alone."""
-    assert alone is not None
+    sources, targets = surface.sources, surface.targets
+    alone = as_surface(fit, surface.N, surface.D).mean(np.eye(len(sources)))
     predicted = np.array([alone[sources.index(one), j] if one in sources else np.nan for j, one in enumerate(targets)])
     losses, known = np.where(np.isnan(measured), predicted, measured), ~np.isnan(measured)
     faults = [
@@ -117,16 +113,16 @@ def _normalized(
     if faults:
         raise UsageError.of(faults, "the normalized weights")
     origin = "measured" if known.all() else "measured where given, else predicted" if known.any() else "predicted"
-    return Weights(1 / losses, float(len(targets)), f"normalized: inverse monolingual loss, {origin}", relative=True)
+    return Weights(1 / losses, f"normalized: inverse monolingual loss, {origin}", relative=True)
 
 
-def _from_table(languages: Languages, targets: tuple[str, ...]) -> Weights:
+def _column(languages: Languages, targets: tuple[str, ...]) -> FloatArray:
+    """The weights (K,) of a languages table, NaN where it has none."""
     if languages.weight is None:
         hint = "add the column, or use unweighted or normalized weights"
         raise DataError(f"{languages.origin} has no column 'weight'", hint=hint)
     table = dict(zip(languages.names, languages.weight.tolist(), strict=True))
-    numbers = np.array([table.get(name, np.nan) for name in targets], dtype=np.float64)
-    return _of_numbers(numbers, targets, f"table {languages.origin}")
+    return np.array([table.get(name, np.nan) for name in targets], dtype=np.float64)
 
 
 def _of_numbers(numbers: FloatArray, targets: tuple[str, ...], origin: str) -> Weights:
@@ -136,12 +132,7 @@ def _of_numbers(numbers: FloatArray, targets: tuple[str, ...], origin: str) -> W
         raise UsageError("weights must not be negative, nor all zero")
     absent = [name for name, number in zip(targets, numbers, strict=True) if np.isnan(number)]
     notices = (f"no weight for {', '.join(absent)}: counted as 0",) if absent else ()
-    return Weights(raw, float(raw.sum()), origin, notices)
-
-
-MEAN, WORST = "mean", "worst"
-Constraint = Callable[[Any], object]
-"""A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
+    return Weights(raw, origin, notices)
 
 
 class Losses(Protocol):
@@ -166,8 +157,8 @@ class Goal:
         Whether the largest weighted loss is minimised.
     kl, anchor : float and array (M,), optional
         Weight of the penalty in nats, and its mixture.
-    cone_constraints : tuple of Constraint
-        Constraints that only cvxpy understands.
+    cones : Cones, optional
+        Constraints of the user's own that are no rows of the bounds.
     """
 
     law: Losses
@@ -176,7 +167,7 @@ class Goal:
     worst: bool = False
     kl: float = 0.0
     anchor: FloatArray | None = None
-    cone_constraints: tuple[Constraint, ...] = ()
+    cones: Cones | None = None
 
     @property
     def pieces(self) -> Pieces:
@@ -187,7 +178,20 @@ class Goal:
     @property
     def is_boxed(self) -> bool:
         """Whether the batched engine solves it: bounds on single ratios, a smooth objective."""
-        return self.within.is_box and not self.worst and not self.cone_constraints
+        return self.within.is_box and not self.worst and self.cones is None
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether it is within its bounds: losses in pieces are, error rates of tasks where losses are low enough.
+
+        A loss is highest at a corner, and the corners of the floors' simplex hold all mixtures between them.
+        """
+        if not isinstance(self.law, Pieces) or self.law.curves is None:
+            return isinstance(self.law, Pieces)
+        lower = self.within.lower
+        ends = lower + (1 - lower.sum()) * np.eye(len(lower))[self.within.movable]
+        reach = (self.law.plain_losses(ends) - self.law.floor).max(axis=0)
+        return bool(self.law.curves.convex_up_to(reach, self.law.floor, self.law.kappa)[self.w > 0].all())
 
     def of(self, losses: FloatArray) -> FloatArray:
         """The mean or worst of losses (..., K); a target of weight 0 never counts, even without a prediction."""
@@ -206,6 +210,10 @@ class Goal:
     def total(self, p: FloatArray) -> float:
         """What is minimised, at one mixture: loss and penalty."""
         return float(self.value(p)) + self.penalty(p)
+
+    def violation(self, p: FloatArray) -> float:
+        """By how much a mixture (M,) is outside of the bounds and of the user's own constraints; 0 within."""
+        return max(self.within.violation(p), 0.0 if self.cones is None else self.cones.violation(p))
 
     def active(self, p: FloatArray) -> FloatArray:
         """Weights (K,) at a mixture: all for the mean, for the worst case that of the largest weighted loss alone."""

@@ -228,8 +228,6 @@ class Mixture(Answer):
         How often the mixture sees each token; NaN where not known.
     baselines, what_if : tuple of Rival and tuple of WhatIf
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
-    engine : str
-        What found the mixture.
     kl, anchor : float and array (M,), optional
         Weight of the penalty, and the mixture that it pulls towards.
     repetition, repetition_cost, repetition_low, repetition_high : array (K,), optional, and float
@@ -262,7 +260,6 @@ class Mixture(Answer):
     binding: tuple[Price, ...]
     epochs: FloatArray
     baselines: tuple[Rival, ...]
-    engine: str
     replicates: int
     penalty: float = 0.0
     kl: float = 0.0

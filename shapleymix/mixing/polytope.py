@@ -5,7 +5,6 @@ Axes: M sources, G rows (bounds on summed ratios), K targets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -91,10 +90,10 @@ class Polytope:
         Bounds of the weighted sums, which may be infinite.
     row_names : tuple of str (G,)
         What to call them.
+    supply : Supply
+        The tokens from which bounds were computed.
     ball : Ball, optional
         The ball around a mixture within which to stay.
-    supply : Supply, optional
-        The tokens from which bounds were computed.
     """
 
     sources: tuple[str, ...]
@@ -106,15 +105,8 @@ class Polytope:
     row_low: FloatArray
     row_high: FloatArray
     row_names: tuple[str, ...]
+    supply: Supply
     ball: Ball | None = None
-    supply: Supply | None = None
-
-    @classmethod
-    def box(cls, lower: FloatArray, upper: FloatArray, sources: Sequence[str] = ()) -> Polytope:
-        """Bounds on single ratios alone."""
-        M = len(upper)
-        names, none = tuple(sources) or tuple(f"l{i}" for i in range(M)), ("",) * M
-        return cls(names, lower, upper, none, none, np.zeros((0, M)), np.zeros(0), np.zeros(0), ())
 
     @property
     def is_box(self) -> bool:
@@ -167,24 +159,26 @@ class Polytope:
 
         Parameters
         ----------
-        cost : array (M,)
-            Cost of a unit of each ratio.
+        cost : array (M,) or (2 M,)
+            Cost of a unit of each ratio, and of its distance from the centre of an L1 ball.
         at, tangents : see `written`
 
         Returns
         -------
         None where no mixture is within the bounds, or the program fails.
         """
-        M, K = len(cost), 0 if tangents is None else len(tangents.limits)
+        M, K = len(self.sources), 0 if tangents is None else len(tangents.limits)
         matrix, limits, equal = self.written(at, tangents)
-        more = matrix.shape[1] - M
+        costs = np.pad(cost, (0, matrix.shape[1] - len(cost)))
+        if K:
+            costs[-1] = 1.0
         found = linprog(
-            np.append(cost, np.arange(more) == more - 1 if K else np.zeros(more)),
+            costs,
             A_ub=matrix[equal:],
             b_ub=limits[equal:],
             A_eq=matrix[:equal],
             b_eq=limits[:equal],
-            bounds=[*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(None, None)] * more],
+            bounds=[*zip(self.lower.tolist(), self.upper.tolist(), strict=True), *[(None, None)] * (len(costs) - M)],
             method="highs",
             options=EXACT,
         )
@@ -314,7 +308,7 @@ class Polytope:
         parts = [f"raise the caps by {1 - caps:.4g} in all"]
         limited = np.array([why == TOKENS for why in self.cap_origin])
         supplied = float(self.upper[limited].sum())
-        if self.supply is not None and supplied > 0:
+        if supplied > 0:
             parts.append(f"allow {1 + (1 - caps) / supplied:.4g} times the epochs")
             if limited.all():
                 parts.append(f"train on D = {format_size(caps * self.supply.D)} tokens at most")
@@ -349,16 +343,33 @@ class Polytope:
         """Whether no mixture within the other bounds is near enough to the centre."""
         if self.violation(ball.center) <= FEASIBLE:
             return []
-        from shapleymix.mixing.cone import nearest as distance_to
-
-        nearest = distance_to(self, ball)
-        if nearest <= ball.radius * (1 + 1e-6) + FEASIBLE:
-            return []
         text = f"no mixture within the other bounds is within {ball.radius:.4g} of the one to stay near"
-        if not np.isfinite(nearest):
+        least = self._least_l1(ball) if ball.kind == "l1" else self._least_kl(ball)
+        if not np.isfinite(least):
             return [Fault(f"{text}: it gives ratio 0 to sources that the bounds need", hint="give it some, or use l1")]
-        hint = f"widen it to {nearest * 1.001:.4g}, or loosen the other bounds"
-        return [Fault(f"{text}: the nearest is at {nearest:.4g}", value=f"{nearest:.6g}", hint=hint)]
+        if least <= ball.radius * (1 + 1e-6) + FEASIBLE:
+            return []
+        hint = f"widen it to {least * 1.001:.4g}, or loosen the other bounds"
+        return [Fault(f"{text}: the nearest is at {least:.4g}", value=f"{least:.6g}", hint=hint)]
+
+    def _least_l1(self, ball: Ball) -> float:
+        """The least L1 distance from the centre of a mixture within the other bounds."""
+        everywhere = replace(self, ball=replace(ball, radius=2.0))
+        found = everywhere.minimise_linear(np.repeat([0.0, 1.0], len(self.sources)))
+        return np.inf if found is None else ball.distance(found[0])
+
+    def _least_kl(self, ball: Ball) -> float:
+        """The same in KL; infinite where the other bounds need sources that the centre has none of."""
+        from shapleymix.laws.pieces import Pieces
+        from shapleymix.mixing.goal import Goal
+        from shapleymix.mixing.solving import solve
+
+        others = replace(self, ball=None).held_at_zero(ball.center == 0, "centre")
+        if others.explain() is not None:
+            return np.inf
+        none, one = np.zeros(1), np.ones(1)
+        nothing = Pieces("power", none, none, one, np.ones((len(self.sources), 1)))
+        return solve(Goal(nothing, one, others, kl=1.0, anchor=ball.center)).certificate.objective
 
 
 def divergence(p: FloatArray, center: FloatArray) -> float:

@@ -1,50 +1,177 @@
-"""The front door: a question about mixtures is written down once, by `problem`, and answered in several ways.
+"""A question about mixtures, written down once, and answered in several ways.
 
 >>> question = problem(fit, "243M", "100B", available={"en": "5T", "fi": "20B"}, max_epochs=4)
 >>> question.solve(), question.with_tokens("fi+20B").solve(), question.compare(["uniform", "natural"])
 
-Under a compute budget C = 6 N D the problem at N and D = C / 6N is solved for a whole grid of N at once, which then
-narrows around its best point. The interval of N is that of the best points of the fit's replicates, each at the optimal
-mixture: at an optimum the objective does not feel small changes of it.
+Axes: M sources, K targets, B replicates.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import wraps
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError, UsageError, caution, did_you_mean
+from shapleymix.errors import SolveError, UsageError, described
+from shapleymix.fitting.evidence import TRACE
 from shapleymix.fitting.fit import Fit
-from shapleymix.fitting.surface import Score
+from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answer import candidates_of, reported, tokens_of
-from shapleymix.mixing.bounds import EpochsSpec, GroupSpec, TokensSpec
+from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, TokensSpec, polytope_of
+from shapleymix.mixing.cone import Constraint, rows_and_cones
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
-from shapleymix.mixing.goal import MEAN, Constraint, WeightSpec
+from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
 from shapleymix.mixing.mixture import Candidates, Mixture
-from shapleymix.mixing.question import Question, checked
-from shapleymix.mixing.solving import is_convex, solve_all
-from shapleymix.records import FloatArray
-from shapleymix.tables.languages import LanguagesSpec
-from shapleymix.tables.mixtures import MixtureSpec, Rivals
-from shapleymix.tables.words import Amounts, Ratios, parse_budget
+from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope
+from shapleymix.mixing.solving import solve_all
+from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables.languages import LanguagesSpec, languages_of
+from shapleymix.tables.mixtures import MixtureSpec, Rivals, mixture_of
+from shapleymix.tables.words import (
+    Amounts,
+    Ratios,
+    parse_budget,
+    parse_choice,
+    parse_level,
+    parse_number,
+    parse_ratio,
+    parse_whole,
+)
 
-P = ParamSpec("P")
-T = TypeVar("T")
+BELOW = 0.1
+"""Share of the smallest ratio that any run had of a language to which an optimum may go where no run was without it."""
+LEAST_SHARE = 1e-6
+"""Of the edges of regimes: with less room than that there is none."""
 Size = float | str
 FitSpec = object
 """A `Fit`, the file of a saved one, or an object of the user's own (see `as_surface`)."""
 
 
-class Problem(Question):
-    """What is asked of a mixture at N parameters and D tokens, and the answers to it; see `problem`."""
+@dataclass(frozen=True)
+class Problem:
+    """What is asked of a mixture at N parameters and D tokens, and the answers to it; see `problem`.
+
+    Attributes
+    ----------
+    fit : object
+        The fit.
+    surface : Surface
+        What it knows of losses at this budget.
+    weights : Weights
+        What each target counts.
+    goal : Goal
+        What is minimised, and the bounds.
+    unit : str
+        Unit of the objective.
+    asked : dict
+        The keywords as they were given.
+    notices : tuple of str
+        What was decided for the user.
+    """
+
+    fit: Any
+    surface: Surface
+    weights: Weights
+    goal: Goal
+    unit: str
+    asked: dict[str, Any]
+    notices: tuple[str, ...]
+
+    @classmethod
+    def written(cls, fit: Any, N: float, D: float, asked: dict[str, Any]) -> Self:
+        """The question that keywords make, once they are `checked`.
+
+        Raises
+        ------
+        InfeasibleError, UsageError
+            As `problem`.
+        """
+        within, anchor = _bounds(fit, D, asked)
+        within, cones = rows_and_cones(within, asked["constraints"])
+        within = within.checked()
+        surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
+        weights = weights_of(fit, surface, asked)
+        w, unit = weights.of(asked["objective"], surface.measure)
+        within, told = _above_the_edge(fit, surface, within, w > 0)
+        law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
+        goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, cones)
+        held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
+        if held:
+            told.append(f"no fitted run saw {', '.join(held)}: kept at ratio 0, because the effect is unknown")
+        return cls(fit, surface, weights, goal, unit, asked, (*weights.notices, *told))
+
+    @property
+    def within(self) -> Polytope:
+        """The bounds."""
+        return self.goal.within
+
+    @property
+    def level(self) -> float:
+        """Probability of the intervals."""
+        return self.asked["level"]
+
+    @property
+    def knows_repetition(self) -> bool:
+        """Whether the fit knows what repeated tokens are worth."""
+        return getattr(self.fit, "repetition", None) is not None
+
+    @cached_property
+    def draws(self) -> Pieces | None:
+        """Pieces of the fit's replicates (B,) that are finite numbers; None without."""
+        found = self.surface.draws
+        if found is None:
+            return None
+        sane = np.asarray(np.isfinite(found.losses(np.full(found.n_sources, 1 / found.n_sources))).all(axis=-1))
+        return _with_absent(found.flat().take(sane), self.surface, self.within) if sane.any() else None
+
+    def require_convex(self) -> None:
+        """Refuse a law whose optimum can only be searched for, unless that is asked for.
+
+        Raises
+        ------
+        SolveError
+            If the law has no convex pieces.
+        """
+        if isinstance(self.goal.law, Pieces) or self.asked["allow_nonconvex"]:
+            return
+        name = getattr(getattr(self.fit, "law", None), "name", "of this fit")
+        message = f"law {name!r} is not known to be convex in the mixture, so no optimum of it can be proved"
+        raise SolveError(message, hint="search without a proof (allow_nonconvex), or fit another law")
+
+    def with_available(self, available: FloatArray) -> Self:
+        """The same with these unique tokens (M,), NaN for no limit; an anchor and a ball stay where they are."""
+        sources, ball, table = self.within.sources, self.within.ball, self.asked["languages"]
+        nowhere = None if table is None else np.full(len(table.names), np.nan)
+        fixed = {
+            "languages": None if table is None else replace(table, available_tokens=nowhere),
+            "available": {name: available[i] for i, name in enumerate(sources) if np.isfinite(available[i])},
+            "near": None if ball is None else ball.center,
+            "anchor": self.goal.anchor,
+        }
+        return self.written(self.fit, self.surface.N, self.surface.D, self.asked | fixed)
+
+    def gain(self, p: MixtureSpec, q: MixtureSpec) -> Gain:
+        """What a mixture p saves of the objective of q."""
+        return self.surface.gain(self.ratios(p), self.ratios(q), self.goal.of, self.level)
+
+    def ratios(self, given: MixtureSpec) -> FloatArray:
+        """A mixture (M,) from whatever may be given for one."""
+        return mixture_of(given, self.within.sources, self.surface.available, self.surface.D)
+
+    def objective(self, p: FloatArray) -> float:
+        """The mean or worst loss of a mixture (M,), as `predict` has the losses."""
+        return float(self.goal.of(self.surface.mean(p[None]))[0])
+
+    def objective_interval(self, p: FloatArray) -> tuple[float, float]:
+        """Its interval for one trained run."""
+        low, high = self.surface.objective_interval(p[None], self.goal.of, self.level)[:, 0].tolist()
+        return low, high
 
     def solve(self) -> Mixture:
         """The optimal mixture, with its proof."""
@@ -60,7 +187,7 @@ class Problem(Question):
 
     def with_tokens(self, change: str) -> Problem:
         """The same question with more or fewer unique tokens at hand: `"de+50B"`, `"en-1T,de+10B"`."""
-        available = self.supply.available
+        available = self.surface.available
         return self.with_available(available + tokens_of(change, self.within.sources, available))
 
 
@@ -69,7 +196,7 @@ def solved(problems: Sequence[Problem]) -> tuple[Mixture, ...]:
     for one in problems:
         one.require_convex()
     found = solve_all([one.goal for one in problems], problems[0].asked["seed"])
-    return tuple(reported(one, proof, engine) for one, (proof, engine) in zip(problems, found, strict=True))
+    return tuple(map(reported, problems, found))
 
 
 def fit_of(given: FitSpec) -> Any:
@@ -189,250 +316,118 @@ def problem(
     return Problem.written(fit_of(fit), parse_budget(N, "N"), parse_budget(D, "D"), checked(asked))
 
 
-def takes_keywords(function: Callable[..., T]) -> Callable[..., T]:
-    """The function, with the keywords of `problem` in place of its `**keywords`; others are refused by name."""
-    own = signature(function)
-    explicit = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    asked = [one for one in signature(problem).parameters.values() if one.kind is one.KEYWORD_ONLY]
-    shown = own.replace(parameters=[*explicit, *(one for one in asked if one.name not in own.parameters)])
+@dataclass(frozen=True)
+class _Searched:
+    """The losses of a law without convex pieces: values, infinite where there is none, and no derivatives."""
 
-    @wraps(function)
-    def checked(*args: Any, **given: Any) -> T:
-        for name in given:
-            if name not in shown.parameters:
-                hint = did_you_mean(name, list(shown.parameters))
-                raise UsageError(f"{function.__name__}() has no keyword {name!r}", hint=hint)
-        return function(*args, **given)
+    surface: Surface
 
-    vars(checked)["__signature__"] = shown
-    return checked
+    def losses(self, p: FloatArray) -> FloatArray:
+        found = self.surface.mean(p.reshape(-1, p.shape[-1]))
+        return np.where(np.isfinite(found), found, np.inf).reshape(*p.shape[:-1], -1)
 
 
-def _like(_: Callable[P, Problem]) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """What type checkers are told of a function: that it takes what `problem` takes."""
-    return lambda function: function  # pyright: ignore[reportReturnType]
-
-
-@_like(problem)
-@takes_keywords
-def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Any) -> Mixture:
-    """The optimal mixture for N parameters and D tokens, with its proof: `problem(fit, N, D, ...).solve()`.
-
-    Parameters
-    ----------
-    fit, N, D : FitSpec and Size
-        The fit and the budget.
-    **keywords : see `problem`
-        Weights, bounds and whatever else a problem takes.
-
-    Raises
-    ------
-    InfeasibleError, SolveError, UsageError
-        As `problem`; SolveError also if the law has no convex form, or no mixture has a finite loss.
-    """
-    found = problem(fit, N, D, **keywords).solve()
-    caution(found.warnings, 4)
-    return found
-
-
-@takes_keywords
-def optimize_scales(
-    fit: FitSpec, N: Sequence[Size] | Size, D: Sequence[Size] | Size, **keywords: Any
-) -> tuple[Mixture, ...]:
-    """`optimize` at every pair of N and D, N by N; where bounds are on single ratios alone, all in one batch.
-
-    Parameters
-    ----------
-    fit : FitSpec
-        The fit.
-    N, D : Size or sequence of Size
-        Model sizes and token counts, one or several of each.
-    **keywords : see `problem`
-        Weights, bounds and whatever else a problem takes.
-    """
-    sizes = [[given] if isinstance(given, (str, float, int)) else list(given) for given in (N, D)]
-    known, questions = fit_of(fit), []
-    for size, tokens in dict.fromkeys(itertools.product(*sizes)):
-        try:
-            questions.append(problem(known, size, tokens, **keywords))
-        except InfeasibleError as error:
-            message = f"at N = {size}, D = {tokens}: {error.message}"
-            raise InfeasibleError(message, hint=error.hint, faults=error.faults) from error
-    found = solved(questions)
-    caution(dict.fromkeys(text for one in found for text in one.warnings), 4)
-    return found
-
-
-@takes_keywords
-def compare_mixtures(fit: FitSpec, mixtures: Rivals, N: Size, D: Size, **keywords: Any) -> Candidates:
-    """Predicted losses of several mixtures side by side, and the gain of each over the first.
-
-    The gains are paired: what the mixtures have in common cancels. Their intervals are for one trained run of each.
-
-    Parameters
-    ----------
-    fit : FitSpec
-        The fit, as for `problem`; no convexity is asked of its law.
-    mixtures : Rivals
-        At least one mixture: a mapping from names, or a list of mixtures and of the baselines `uniform`, `natural`,
-        `temperature:T` and `unimax:E`.
-    N, D : Size
-        Numbers, or sizes such as `"243M"`.
-    **keywords : see `problem`
-        Weights, bounds and whatever else a problem takes.
+def checked(asked: dict[str, Any]) -> dict[str, Any]:
+    """The keywords, with the tables and tasks that files hold.
 
     Raises
     ------
     UsageError
-        If no mixture is given, one cannot be read, or an option is out of range.
+        If one is out of range, or does nothing without another.
     """
-    found = problem(fit, N, D, **keywords).compare(mixtures)
-    caution(found.warnings, 4)
-    return found
+    parse_choice(asked["objective"], (MEAN, WORST), "objective")
+    parse_level(asked["level"])
+    parse_whole(asked["seed"], "seed")
+    parse_ratio(asked["smoothing"], "smoothing")
+    if not isinstance(asked["constraints"], (list, tuple)) or not all(map(callable, asked["constraints"])):
+        hint = "give a list of functions from the cvxpy variable p (M,) to cvxpy constraints"
+        raise UsageError(f"constraints: {described(asked['constraints'])} holds no functions", hint=hint)
+    if parse_number(asked["kl"], "kl") < 0:
+        raise UsageError("the weight of the KL term must be a number that is not negative")
+    table, score = languages_of(asked["languages"]), asked["downstream"]
+    for option, other, there in (
+        ("max_epochs", "languages or available", table is not None or asked["available"] is not None),
+        ("monolingual", f"weights {NORMALIZED!r}", str(asked["weights"]) == NORMALIZED),
+        ("anchor", "kl", asked["kl"] > 0),
+    ):
+        if asked[option] is not None and not there:
+            raise UsageError(f"{option} does nothing without {other}", hint=f"give {other}, or leave out {option}")
+    if asked["kl"] > 0 and asked["anchor"] is None:
+        raise UsageError("a KL weight needs an anchor mixture", hint="for instance the anchor uniform")
+    if isinstance(score, (str, os.PathLike)):
+        from shapleymix.scores import Downstream
+
+        score = Downstream.load(score)
+    return asked | {"languages": table, "downstream": score}
 
 
-@takes_keywords
-def frontier(fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POINTS, **keywords: Any) -> Frontier:
-    """The trade-off curve between the mean losses of two sets of targets.
+def _bounds(fit: Any, D: float, asked: Mapping[str, Any]) -> tuple[Polytope, FloatArray | None]:
+    """The bounds but for those that cvxpy writes, and the anchor (M,) of the pull."""
+    unseen = () if asked["allow_unseen"] else tuple(getattr(fit, "unseen", ()))
+    usual = DEFAULT_EPOCHS if getattr(fit, "repetition", None) is None else np.inf
+    bounds = {name: asked[name] for name in signature(polytope_of).parameters if name in asked}
+    within = polytope_of(tuple(fit.sources), D, unseen=unseen, usual_epochs=usual, **bounds)
+    anchor, ball = None, within.ball
+    if asked["kl"] > 0:
+        anchor = mixture_of(asked["anchor"], within.sources, within.supply.available, D)
+        within = within.held_at_zero(anchor == 0, "anchor")
+    if ball is not None and ball.kind == "kl":
+        within = within.held_at_zero(ball.center == 0, "centre")
+    return within, anchor
 
-    Parameters
-    ----------
-    fit, N, D : FitSpec and Size
-        The fit and the budget, as for `problem`.
-    between : str
-        Two sets with a colon between, such as `"en:rest"` or `"en+de:zh+ja"`; families of the languages table stand for
-        their targets, and `rest` for all targets that the other side does not name.
-    points : int
-        Largest number of points; there are fewer where the curve has a kink or ends in one point.
-    **keywords : see `problem`
-        Weights count within each side.
 
-    Raises
-    ------
-    UsageError
-        If a side names no target, both name one, or something is asked that a curve does not know: another objective, a
-        KL penalty, or scores. Else as for `problem`.
+def _above_the_edge(fit: Any, surface: Surface, within: Polytope, counted: BoolArray) -> tuple[Polytope, list[str]]:
+    """The bounds with the own sources of counted targets (K,) above the least ratios that a fit tells of, and a notice.
+
+    Below it the loss jumps, at 0 at the latest, to that of models that saw nothing of the language. Where the other
+    bounds leave less room than all edges need, each gets the same share of its own; a source with no room at all is
+    held at 0. A floor that was typed holds in place of an edge.
     """
-    found = problem(fit, N, D, **keywords).frontier(between, points)
-    caution(found.warnings, 4)
-    return found
+    edge = _edges(fit, surface, counted)
+    for place in np.flatnonzero(edge).tolist():
+        most = within.minimise_linear(-np.eye(len(edge))[place])
+        if most is None or most[0][place] <= FEASIBLE:
+            within = within.held_at_zero(np.arange(len(edge)) == place, REGIME)
+            edge[place] = 0.0
+    share, wanted = 1.0, within.with_floors(edge, REGIME)
+    while share > LEAST_SHARE and wanted.explain() is not None:
+        share /= 2
+        wanted = within.with_floors(share * edge, REGIME)
+    raised = np.flatnonzero(wanted.lower > within.lower).tolist()
+    if not raised or wanted.explain() is not None:
+        return within, []
+    named = ", ".join(f"{within.sources[i]} {wanted.lower[i]:.3g}" for i in raised)
+    return wanted, [f"the runs do not tell the losses far below the smallest ratios that they had: floors are {named}"]
 
 
-FLOPS_PER_PARAMETER_TOKEN = 6.0
-DECADES = 5.0
-GRID = 41
-ROUNDS = 7
-ZOOM = 2
+def _edges(fit: Any, surface: Surface, counted: BoolArray) -> FloatArray:
+    """The least ratio (M,) of each counted target's own source; 0 where a fitted run had none of it.
 
-
-@takes_keywords
-def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
-    """N, D and the mixture together, under flops = 6 N D.
-
-    Parameters
-    ----------
-    fit : FitSpec
-        The fit.
-    flops : float or str
-        FLOPs of the whole training, such as `"1e22"`.
-    **keywords : see `problem`
-        Weights, bounds and whatever else a problem takes.
-
-    Raises
-    ------
-    SolveError
-        If the runs do not tell how the loss falls with N or with D, or the law is not convex in the mixture. The others
-        as for `problem`.
+    Where runs without it follow a regime of their own, that is the smallest ratio of the others: below it the regimes
+    meet nobody knows where. Where no run was without it, the law holds for `BELOW` of the smallest ratio too.
     """
-    known, compute = fit_of(fit), parse_budget(flops, "flops")
-    _require_told(known)
-    one = _best_size(known, compute, keywords)
-    found = one.solve()
-    low, high = _interval(known, compute, keywords, one, found.p)
-    tokens = compute / FLOPS_PER_PARAMETER_TOKEN
-    found = replace(found, N_low=low, N_high=high, D_low=tokens / high, D_high=tokens / low)
-    caution(found.warnings, 4)
-    return found
+    edge, coverage = np.zeros(len(surface.sources)), getattr(fit, "coverage", None)
+    if coverage is not None:
+        names = surface.targets if surface.score is None else surface.score.targets
+        apart = {names[j]: surface.own[j] >= 0 for j in np.flatnonzero(counted)}
+        for name in set(apart) & set(surface.sources):
+            place = surface.sources.index(name)
+            least = coverage.p_range[fit.targets.index(name), place, 0] * (1.0 if apart[name] else BELOW)
+            edge[place] = least if least >= TRACE else 0.0
+    return edge
 
 
-def _require_told(fit: Any) -> None:
-    """Refuse a fit whose runs do not tell how the loss falls with N or D: what is assumed would choose the split."""
-    of_budget, held = getattr(getattr(fit, "law", None), "of_budget", None), getattr(fit, "held", None) or {}
-    for name in ("N", "D"):
-        symbols, span = () if of_budget is None else of_budget(name), getattr(fit, f"{name}_range", None)
-        why = next((f"{symbol}: {held[symbol]}" for symbol in symbols if symbol in held), "")
-        if not why and span is not None and not span[1] > span[0]:
-            why = f"all have one {name}"
-        if not why and of_budget is not None and not symbols:
-            why = f"the law has no term in {name}"
-        if why:
-            message = f"the runs do not show how the loss falls with {name} ({why}): no compute-optimal split"
-            raise SolveError(message, hint=f"fit on runs with several {name}, or ask for the mixture at one N and D")
+def _with_absent(pieces: Pieces, surface: Surface, within: Polytope) -> Pieces:
+    """The pieces, those of targets whose own source the bounds leave out being those of the other regime."""
+    absent, own = surface.absent, surface.own
+    there = (own >= 0) & (within.upper[np.maximum(own, 0)] <= 0)
+    if absent is None or not there.any():
+        return pieces
 
-
-def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]) -> dict[int, Problem]:
-    """The problems at each log N that the bounds leave a mixture for, by their places in the grid.
-
-    Raises
-    ------
-    SolveError
-        If an optimum would have no proof.
-    """
-    found, refusal = {}, None
-    for place, N in enumerate(np.exp(grid).tolist()):
-        try:
-            found[place] = one = problem(fit, N, flops / FLOPS_PER_PARAMETER_TOKEN / N, **keywords)
-        except InfeasibleError as error:
-            refusal = error
-            continue
-        if not isinstance(one.goal.law, Pieces) or not is_convex(one.goal):
-            message = "the objective may not be convex in the mixture, and optima without a proof cannot be compared"
-            raise SolveError(message, hint="ask for several N and D of that budget, and take the best")
-    if not found and refusal is not None:
-        raise refusal
-    return found
-
-
-def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
-    """The problem at the N of the lowest optimal objective.
-
-    Raises
-    ------
-    SolveError
-        If the law trades N against D nowhere near.
-    """
-    middle, half = 0.5 * np.log(flops / FLOPS_PER_PARAMETER_TOKEN), DECADES * np.log(10.0)
-    edges = low, high = (max(middle - half, 0.0), min(middle + half, 2 * middle))
-    best, found = middle, None
-    for _ in range(ROUNDS):
-        grid = np.linspace(low, high, GRID)
-        problems = _problems(fit, grid, flops, keywords)
-        optima = [proof.certificate.objective for proof, _ in solve_all([one.goal for one in problems.values()])]
-        place = list(problems)[int(np.argmin(optima))]
-        best, found = float(grid[place]), problems[place]
-        cell = ZOOM * (high - low) / (GRID - 1)
-        low, high = max(edges[0], best - cell), min(edges[1], best + cell)
-    if found is None or min(best - edges[0], edges[1] - best) < 1e-6:
-        raise SolveError(
-            f"the best N is beyond {np.exp(best):.3g}: the fitted law does not trade N against D here",
-            hint="fit on runs with several N and several D, or ask for the mixture at one N and D",
-        )
-    return found
-
-
-def _interval(fit: Any, flops: float, keywords: dict[str, Any], best: Problem, p: FloatArray) -> tuple[float, float]:
-    """Interval of the best N over the fit's replicates, each at the mixture p (M,); NaN without."""
-    if best.draws is None:
-        return np.nan, np.nan
-    middle, half = np.log(best.surface.N), 0.5 * DECADES * np.log(10.0)
-    grid = np.linspace(middle - half, middle + half, 2 * GRID - 1)
-    values = {
-        place: one.goal.of(one.draws.losses(p))
-        for place, one in _problems(fit, grid, flops, keywords).items()
-        if one.draws is not None
-    }
-    whole = np.stack(list(values.values()))
-    size = np.exp(grid[list(values)][np.argmin(np.where(np.isfinite(whole), whole, np.inf), axis=0)])
-    ends = [0.5 - best.level / 2, 0.5 + best.level / 2]
-    low, high = np.quantile(size, ends, method="nearest").tolist()
-    return min(low, best.surface.N), max(high, best.surface.N)
+    usual, changed = {"s": 1.0, "base": 0.0}, {}
+    for name in ("floor", "scale", "gamma", "phi", "s", "base"):
+        other, one = (getattr(known, name) for known in (absent, pieces))
+        if other is not None or one is not None:
+            sides = (usual[name] if known is None else known for known in (other, one))
+            changed[name] = np.where(there, *sides)
+    return replace(pieces, **changed)

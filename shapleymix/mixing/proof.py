@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.mixing.cone import with_tangents
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Duals, linear_minimiser
 from shapleymix.records import FloatArray, Record
@@ -63,8 +62,6 @@ class Proof:
         does not bind.
     rows : array (G,)
         The same of the rows: above 0 at a floor, below 0 at a cap.
-    weights : array (K,)
-        Weights of the mean objective that proves it: the goal's own, or for the worst case those of the saddle point.
     """
 
     p: FloatArray
@@ -72,7 +69,6 @@ class Proof:
     caps: FloatArray
     floors: FloatArray
     rows: FloatArray
-    weights: FloatArray
 
     @property
     def gap(self) -> float:
@@ -90,10 +86,8 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
     """
     total, bounds = goal.total(p), goal.within
     within = bool(np.isfinite(total)) and bounds.violation(p) <= FEASIBLE
-    if goal.cone_constraints:
-        wide = with_tangents(bounds, goal.cone_constraints, p)
-        # What breaks a constraint by rounding does not contradict the bound.
-        goal = replace(goal, within=replace(wide, row_high=np.maximum(wide.row_high, wide.rows @ p)))
+    if goal.cones is not None:
+        goal = replace(goal, within=goal.cones.tangents(bounds, p))
     best = None
     tangents = ((base, w, duals) for base in _bases(goal, p) for w, duals in _multipliers(goal, base))
     for base, w, duals in tangents:
@@ -102,7 +96,7 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
         if total - best[0] <= TIGHT * abs(total):
             break
     assert best is not None
-    bound, price, tilt, w, duals = best
+    bound, price, tilt, duals = best
     gap = total - bound if within else np.inf
     if gap < -FEASIBLE * (float(np.abs(tilt).sum()) + abs(total)):
         raise ProofError(
@@ -118,14 +112,13 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
         caps=np.where(p >= bounds.upper - AT_BOUND, np.maximum(pull, 0.0), 0.0),
         floors=np.where(p <= bounds.lower + AT_BOUND, np.maximum(-pull, 0.0), 0.0),
         rows=duals.rows[: len(bounds.rows)],
-        weights=w,
     )
 
 
 def unproved(goal: Goal, p: FloatArray) -> Proof:
     """The answer that p is for a law without convexity."""
     none, certificate = np.zeros(len(p)), Certificate(goal.total(p), np.nan, np.nan, np.nan, np.nan)
-    return Proof(p, certificate, none, none, np.zeros(len(goal.within.rows)), goal.w)
+    return Proof(p, certificate, none, none, np.zeros(len(goal.within.rows)))
 
 
 def _bases(goal: Goal, p: FloatArray) -> Iterator[FloatArray]:
@@ -161,9 +154,7 @@ def _multipliers(goal: Goal, base: FloatArray) -> Iterator[tuple[FloatArray, Dua
     yield goal.active(base), Duals(np.zeros(len(bounds.rows)), np.zeros_like(base), 0.0, np.zeros(0))
 
 
-def _bound(
-    goal: Goal, base: FloatArray, w: FloatArray, duals: Duals
-) -> tuple[float, float, FloatArray, FloatArray, Duals]:
+def _bound(goal: Goal, base: FloatArray, w: FloatArray, duals: Duals) -> tuple[float, float, FloatArray, Duals]:
     """Lower bound by weak duality, whatever the multipliers; the price at the margin, the tilted slopes (M,)."""
     bounds = goal.within
     movable = bounds.movable
@@ -175,4 +166,4 @@ def _bound(
     limits = np.where(duals.rows > 0, bounds.row_low, bounds.row_high)
     sides = float(np.sum(np.where(duals.rows == 0, 0.0, duals.rows * np.where(duals.rows == 0, 0.0, limits))))
     bound = float(goal.pieces.objective(base, w)) + goal.penalty(base) + linear + sides - duals.limit
-    return (bound if np.isfinite(bound) else -np.inf), float(price), tilt, w, duals
+    return (bound if np.isfinite(bound) else -np.inf), float(price), tilt, duals

@@ -5,7 +5,7 @@ Axes: S goals, B replicates, R mixtures, M sources, K targets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import numpy as np
@@ -14,7 +14,6 @@ from scipy.optimize import LinearConstraint, minimize
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.barrier import minimise
-from shapleymix.mixing.cone import solve_cone
 from shapleymix.mixing.descent import descended
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
@@ -25,7 +24,6 @@ from shapleymix.streams import Stream
 POOL, ROUNDS, SHRINK = 1024, 8, 0.5
 KEPT_STARTS = 4
 CORNERS = 64
-SEARCH = "random search, then downhill"
 
 
 def search(goal: Goal, seed: int) -> FloatArray:
@@ -34,9 +32,9 @@ def search(goal: Goal, seed: int) -> FloatArray:
     Raises
     ------
     UsageError
-        If a constraint is known to cvxpy alone.
+        If there are constraints of the user's own that are not affine.
     """
-    if goal.cone_constraints:
+    if goal.cones is not None:
         raise UsageError("a law without convexity takes no cvxpy constraints that are not affine")
     rng, bounds = np.random.default_rng([seed, Stream.SEARCH]), goal.within
     vertices = corners(bounds, rng, CORNERS)
@@ -98,21 +96,22 @@ def _refined(goal: Goal, start: FloatArray) -> FloatArray:
     return p if bounds.violation(p) <= FEASIBLE else start
 
 
-BARRIER, DESCENT, CONE = "barrier Newton", "sequential quadratic programs", "cvxpy (Clarabel)"
 ENOUGH = 1e-11
 SNAPS = (1e-9, 1e-12)
 """Ratios so near to a bound are moved onto it where that costs nothing: a ratio of 1e-15 is meant to be 0."""
 COST_OF_SNAP = 1e-11
+OWN = 1e-6
+"""By how much a mixture may break constraints of the user's own: what a cone solver leaves open."""
 OF_REPLICATES = 1e-10
 """Where the search for a replicate's optimum ends: what is left is far below the spread of the replicates."""
 
 
-def solve(goal: Goal, seed: int = 0) -> tuple[Proof, str]:
-    """The optimum of one goal, and the name of the engine that found it."""
+def solve(goal: Goal, seed: int = 0) -> Proof:
+    """The optimum of one goal."""
     return solve_all((goal,), seed)[0]
 
 
-def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[tuple[Proof, str]]:
+def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[Proof]:
     """The optima of several goals of one kind, those for the batched engine in one batch.
 
     Raises
@@ -120,26 +119,11 @@ def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[tuple[Proof, str]]:
     SolveError
         If no engine finds a mixture within the bounds.
     """
-    if any(not isinstance(goal.law, Pieces) or not is_convex(goal) for goal in goals):
-        return [(unproved(goal, _snapped(goal, search(goal, seed))), SEARCH) for goal in goals]
+    if not all(goal.is_convex for goal in goals):
+        return [unproved(goal, _snapped(goal, search(goal, seed))) for goal in goals]
     if all(goal.is_boxed for goal in goals):
-        found = zip(goals, _batch(goals), strict=True)
-        return [(_best(goal, [_snapped(goal, p), p], BARRIER), BARRIER) for goal, p in found]
+        return [_best(goal, [p]) for goal, p in zip(goals, _batch(goals), strict=True)]
     return [_apart(goal) for goal in goals]
-
-
-def is_convex(goal: Goal) -> bool:
-    """Whether the goal is convex within its bounds: losses are, error rates of tasks where losses are low enough.
-
-    A loss is highest at a corner, and the corners of the floors' simplex hold all mixtures between them.
-    """
-    pieces, bounds = goal.pieces, goal.within
-    if pieces.curves is None:
-        return True
-    rest, movable = 1 - bounds.lower.sum(), bounds.movable
-    ends = bounds.lower + rest * np.eye(len(bounds.lower))[movable]
-    reach = (pieces.plain_losses(ends) - pieces.floor).max(axis=0)
-    return bool(pieces.convex_up_to(reach)[goal.w > 0].all())
 
 
 def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray:
@@ -154,7 +138,7 @@ def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray
         lower, upper, w = (np.broadcast_to(side, (count, len(side))) for side in (within.lower, within.upper, goal.w))
         return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tolerance=OF_REPLICATES)
     members = [replace(goal, law=flat.take(member)) for member in range(len(flat.floor))]
-    return np.stack([solve_cone(one) if one.cone_constraints else descended(one, start)[0] for one in members])
+    return np.stack([descended(one, start)[0] for one in members])
 
 
 def stacked(members: Sequence[Pieces]) -> Pieces:
@@ -181,16 +165,16 @@ def _batch(goals: Sequence[Goal]) -> FloatArray:
     return minimise(pieces, w, lower, upper, kl=goals[0].kl, anchor=np.stack(anchors) if anchors else None)
 
 
-def _apart(goal: Goal) -> tuple[Proof, str]:
+def _apart(goal: Goal) -> Proof:
     """The optimum where bounds are more than a box, or the worst case is asked for."""
-    if goal.cone_constraints:
-        return _best(goal, [solve_cone(goal)], CONE), CONE
     found = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
-    return _best(goal, [_snapped(goal, found[0]), *found], DESCENT), DESCENT
+    if goal.cones is not None and goal.cones.violation(found[0]) > OWN:
+        raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
+    return _best(goal, found if goal.cones is None else found[:1])  # a proof of cones takes tangents for each source
 
 
-def _best(goal: Goal, candidates: Iterable[FloatArray], engine: str) -> Proof:
-    """The first candidate whose proof is tight, else the one with the smallest gap.
+def _best(goal: Goal, found: Sequence[FloatArray]) -> Proof:
+    """Of what an engine found, the first with exact zeros tried before it, the first tight proof, else the tightest.
 
     Raises
     ------
@@ -198,7 +182,7 @@ def _best(goal: Goal, candidates: Iterable[FloatArray], engine: str) -> Proof:
         If none is within the bounds at a finite loss.
     """
     best = None
-    for p in candidates:
+    for p in (_snapped(goal, found[0]), *found):
         if goal.within.violation(p) > FEASIBLE or not np.isfinite(goal.total(p)):
             continue
         proof = prove(goal, p)
@@ -207,7 +191,7 @@ def _best(goal: Goal, candidates: Iterable[FloatArray], engine: str) -> Proof:
             break
     if best is None:
         hint = "widen the bounds a little, add small floors, or give targets that no source helps weight zero"
-        raise SolveError(f"{engine}: no mixture within the bounds has a finite loss", hint=hint)
+        raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
     return best
 
 
@@ -219,6 +203,6 @@ def _snapped(goal: Goal, p: FloatArray) -> FloatArray:
         moved = np.where(low, bounds.lower, np.where(high, bounds.upper, p))
         roomy = int(np.where(low | high, -1.0, np.minimum(p - bounds.lower, bounds.upper - p)).argmax())
         moved[roomy] += 1 - moved.sum()
-        if bounds.violation(moved) <= FEASIBLE / 10 and goal.total(moved) <= total + COST_OF_SNAP * abs(total):
+        if goal.violation(moved) <= FEASIBLE / 10 and goal.total(moved) <= total + COST_OF_SNAP * abs(total):
             return moved
     return p

@@ -372,10 +372,7 @@ def _listed(given: MixturesSpec, area: Polytope) -> FloatArray:
         if given.ndim != 2 or given.shape[1] != len(area.sources):
             raise UsageError(f"mixtures of shape {given.shape}, expected (C, {len(area.sources)})")
         return given / given.sum(axis=1, keepdims=True)
-    supply, D = (
-        (np.full(len(area.sources), np.nan), 1.0) if area.supply is None else (area.supply.available, area.supply.D)
-    )
-    return np.stack([mixture_of(one, area.sources, supply, D) for one in given])
+    return np.stack([mixture_of(one, area.sources, area.supply.available, area.supply.D) for one in given])
 
 
 def _drawn(count: int, M: int, rng: np.random.Generator) -> FloatArray:

@@ -19,8 +19,8 @@ from scipy.optimize import minimize
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.barrier import minimise
 from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
+from shapleymix.mixing.optimize import optimize
 from shapleymix.mixing.polytope import linear_minimiser
-from shapleymix.mixing.problem import optimize
 
 SIZES = (2, 5) if SMALL else (2, 5, 10, 20, 50, 100, 200)
 INSTANCES = 3 if SMALL else 29

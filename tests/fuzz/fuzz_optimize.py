@@ -76,7 +76,7 @@ def others(area: Polytope, p: np.ndarray, rng: np.random.Generator) -> Iterator[
 def check(seed: int) -> None:
     """The optimum is within its bounds, its proof is tight and holds, and the second solver finds nothing better."""
     goal = goal_of(seed)
-    proof, _ = solve(goal)
+    proof = solve(goal)
     total, size = goal.total(proof.p), abs(goal.total(proof.p))
     assert goal.within.violation(proof.p) <= FEASIBLE, f"outside by {goal.within.violation(proof.p):.2g}"
     assert 0 <= proof.certificate.gap <= TIGHT * size, f"gap {proof.gap:.2g}"

@@ -9,7 +9,6 @@
 const NARROW = 1e-12;
 /** The barrier's weight falls from the first to the last, relative to the objective. */
 const [FIRST, LAST, FALL] = [0.1, 1e-14, 0.15];
-const MOST_STEPS = 400;
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const dot = (one, other) => one.reduce((total, value, i) => total + value * other[i], 0);
@@ -108,27 +107,21 @@ function infeasible(lower, upper, names) {
   return sum(lower) > 1 + 1e-9 ? `the floors ask for ${(100 * sum(lower)).toFixed(1)}% of the tokens` : "";
 }
 
-/** A mixture strictly within the bounds, each source at the same share of its room. */
-function middle(lower, upper) {
-  const rest = Math.max(1 - sum(lower), 0),
-    room = upper.map((high, i) => Math.max(Math.min(high, lower[i] + rest) - lower[i], 0));
-  const share = Math.min(rest / Math.max(sum(room), 1e-300), 1);
-  return { p: lower.map((low, i) => low + share * room[i]), room, movable: share > NARROW && share < 1 - NARROW };
-}
-
-/** The mixture of least objective: damped Newton steps on a barrier, under the sum of one. */
+/** The mixture of least objective, by damped Newton steps on a barrier from the same share of each source's room. */
 function minimise(law, w, lower, upper) {
-  const { p, room, movable } = middle(lower, upper),
-    free = [...p.keys()].filter((i) => movable && room[i] > NARROW);
+  const rest = Math.max(1 - sum(lower), 0),
+    high = upper.map((cap, i) => Math.max(Math.min(cap, lower[i] + rest), lower[i])),
+    room = high.map((cap, i) => cap - lower[i]),
+    share = Math.min(rest / Math.max(sum(room), 1e-300), 1),
+    p = lower.map((low, i) => low + share * room[i]),
+    free = [...p.keys()].filter((i) => share > NARROW && share < 1 - NARROW && room[i] > NARROW);
   if (free.length < 2) return p;
-  const high = p.map((_, i) => lower[i] + room[i]);
-  let at = evaluate(law, p, w),
-    steps = 0;
+  let at = evaluate(law, p, w);
   const size = Math.max(Math.abs(dot(at.gradient, room)), 1e-12 * Math.abs(at.objective), 1e-200) / free.length;
   const slopeOf = (now, t) =>
     free.map((i) => now.gradient[i] - t / (p[i] - lower[i]) + t / Math.max(high[i] - p[i], 1e-300));
   for (let t = FIRST * size; t > LAST * size; t *= FALL) {
-    for (let tries = 0; tries < 40 && steps < MOST_STEPS; tries++, steps++) {
+    for (let tries = 0; tries < 40; tries++) {
       const slope = slopeOf(at, t),
         ones = free.map(() => 1);
       const hessian = lowerHessian(at, free);
@@ -176,6 +169,5 @@ function solve(law, w, lower, upper) {
   const [one, other] = [snapped, found].map((p) => ({ p, gap: gapOf(law, w, lower, upper, p) }));
   const slack = 1e-9 * Math.abs(evaluate(law, found, w).objective),
     chosen = one.gap <= Math.max(other.gap, slack) ? one : other;
-  const { losses, objective } = evaluate(law, chosen.p, w);
-  return { ...chosen, losses, objective };
+  return { ...chosen, ...evaluate(law, chosen.p, w) };
 }

@@ -1,0 +1,278 @@
+"""The front door: functions that share the keywords of `problem`, and N, D and mixture together.
+
+Under a compute budget C = 6 N D the problem at N and D = C / 6N is solved for a whole grid of N at once, which then
+narrows around its best point. The interval of N is that of the best points of the fit's replicates, each at the optimal
+mixture: at an optimum the objective does not feel small changes of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from shapleymix.errors import InfeasibleError, SolveError, UsageError, caution, did_you_mean
+from shapleymix.mixing.frontier import POINTS, Frontier
+from shapleymix.mixing.mixture import Candidates, Mixture
+from shapleymix.mixing.problem import FitSpec, Problem, Size, fit_of, problem, solved
+from shapleymix.mixing.solving import solve_all
+from shapleymix.records import FloatArray
+from shapleymix.tables.mixtures import Rivals
+from shapleymix.tables.words import parse_budget
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def takes_keywords(function: Callable[..., T]) -> Callable[..., T]:
+    """The function, with the keywords of `problem` in place of its `**keywords`; others are refused by name."""
+    own = signature(function)
+    explicit = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    asked = [one for one in signature(problem).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    shown = own.replace(parameters=[*explicit, *(one for one in asked if one.name not in own.parameters)])
+
+    @wraps(function)
+    def checked(*args: Any, **given: Any) -> T:
+        for name in given:
+            if name not in shown.parameters:
+                hint = did_you_mean(name, list(shown.parameters))
+                raise UsageError(f"{function.__name__}() has no keyword {name!r}", hint=hint)
+        return function(*args, **given)
+
+    vars(checked)["__signature__"] = shown
+    return checked
+
+
+def _like(_: Callable[P, Problem]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """What type checkers are told of a function: that it takes what `problem` takes."""
+    return lambda function: function  # pyright: ignore[reportReturnType]
+
+
+@_like(problem)
+@takes_keywords
+def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Any) -> Mixture:
+    """The optimal mixture for N parameters and D tokens, with its proof: `problem(fit, N, D, ...).solve()`.
+
+    Parameters
+    ----------
+    fit, N, D : FitSpec and Size
+        The fit and the budget.
+    **keywords : see `problem`
+        Weights, bounds and whatever else a problem takes.
+
+    Raises
+    ------
+    InfeasibleError, SolveError, UsageError
+        As `problem`; SolveError also if the law has no convex form, or no mixture has a finite loss.
+    """
+    found = problem(fit, N, D, **keywords).solve()
+    caution(found.warnings, 4)
+    return found
+
+
+@takes_keywords
+def optimize_scales(
+    fit: FitSpec, N: Sequence[Size] | Size, D: Sequence[Size] | Size, **keywords: Any
+) -> tuple[Mixture, ...]:
+    """`optimize` at every pair of N and D, N by N; where bounds are on single ratios alone, all in one batch.
+
+    Parameters
+    ----------
+    fit : FitSpec
+        The fit.
+    N, D : Size or sequence of Size
+        Model sizes and token counts, one or several of each.
+    **keywords : see `problem`
+        Weights, bounds and whatever else a problem takes.
+    """
+    sizes = [[given] if isinstance(given, (str, float, int)) else list(given) for given in (N, D)]
+    known, questions = fit_of(fit), []
+    for size, tokens in dict.fromkeys(itertools.product(*sizes)):
+        try:
+            questions.append(problem(known, size, tokens, **keywords))
+        except InfeasibleError as error:
+            message = f"at N = {size}, D = {tokens}: {error.message}"
+            raise InfeasibleError(message, hint=error.hint, faults=error.faults) from error
+    found = solved(questions)
+    caution(dict.fromkeys(text for one in found for text in one.warnings), 4)
+    return found
+
+
+@takes_keywords
+def compare_mixtures(fit: FitSpec, mixtures: Rivals, N: Size, D: Size, **keywords: Any) -> Candidates:
+    """Predicted losses of several mixtures side by side, and the gain of each over the first.
+
+    The gains are paired: what the mixtures have in common cancels. Their intervals are for one trained run of each.
+
+    Parameters
+    ----------
+    fit : FitSpec
+        The fit, as for `problem`; no convexity is asked of its law.
+    mixtures : Rivals
+        At least one mixture: a mapping from names, or a list of mixtures and of the baselines `uniform`, `natural`,
+        `temperature:T` and `unimax:E`.
+    N, D : Size
+        Numbers, or sizes such as `"243M"`.
+    **keywords : see `problem`
+        Weights, bounds and whatever else a problem takes.
+
+    Raises
+    ------
+    UsageError
+        If no mixture is given, one cannot be read, or an option is out of range.
+    """
+    found = problem(fit, N, D, **keywords).compare(mixtures)
+    caution(found.warnings, 4)
+    return found
+
+
+@takes_keywords
+def frontier(fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POINTS, **keywords: Any) -> Frontier:
+    """The trade-off curve between the mean losses of two sets of targets.
+
+    Parameters
+    ----------
+    fit, N, D : FitSpec and Size
+        The fit and the budget, as for `problem`.
+    between : str
+        Two sets with a colon between, such as `"en:rest"` or `"en+de:zh+ja"`; families of the languages table stand for
+        their targets, and `rest` for all targets that the other side does not name.
+    points : int
+        Largest number of points; there are fewer where the curve has a kink or ends in one point.
+    **keywords : see `problem`
+        Weights count within each side.
+
+    Raises
+    ------
+    UsageError
+        If a side names no target, both name one, or something is asked that a curve does not know: another objective, a
+        KL penalty, or scores. Else as for `problem`.
+    """
+    found = problem(fit, N, D, **keywords).frontier(between, points)
+    caution(found.warnings, 4)
+    return found
+
+
+FLOPS_PER_PARAMETER_TOKEN = 6.0
+DECADES = 5.0
+GRID = 41
+ROUNDS = 7
+ZOOM = 2
+
+
+@takes_keywords
+def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
+    """N, D and the mixture together, under flops = 6 N D.
+
+    Parameters
+    ----------
+    fit : FitSpec
+        The fit.
+    flops : float or str
+        FLOPs of the whole training, such as `"1e22"`.
+    **keywords : see `problem`
+        Weights, bounds and whatever else a problem takes.
+
+    Raises
+    ------
+    SolveError
+        If the runs do not tell how the loss falls with N or with D, or the law is not convex in the mixture. The others
+        as for `problem`.
+    """
+    known, compute = fit_of(fit), parse_budget(flops, "flops")
+    _require_told(known)
+    one = _best_size(known, compute, keywords)
+    found = one.solve()
+    low, high = _interval(known, compute, keywords, one, found.p)
+    tokens = compute / FLOPS_PER_PARAMETER_TOKEN
+    found = replace(found, N_low=low, N_high=high, D_low=tokens / high, D_high=tokens / low)
+    caution(found.warnings, 4)
+    return found
+
+
+def _require_told(fit: Any) -> None:
+    """Refuse a fit whose runs do not tell how the loss falls with N or D: what is assumed would choose the split."""
+    of_budget, held = getattr(getattr(fit, "law", None), "of_budget", None), getattr(fit, "held", None) or {}
+    for name in ("N", "D"):
+        symbols, span = () if of_budget is None else of_budget(name), getattr(fit, f"{name}_range", None)
+        why = next((f"{symbol}: {held[symbol]}" for symbol in symbols if symbol in held), "")
+        if not why and span is not None and not span[1] > span[0]:
+            why = f"all have one {name}"
+        if not why and of_budget is not None and not symbols:
+            why = f"the law has no term in {name}"
+        if why:
+            message = f"the runs do not show how the loss falls with {name} ({why}): no compute-optimal split"
+            raise SolveError(message, hint=f"fit on runs with several {name}, or ask for the mixture at one N and D")
+
+
+def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]) -> dict[int, Problem]:
+    """The problems at each log N that the bounds leave a mixture for, by their places in the grid.
+
+    Raises
+    ------
+    SolveError
+        If an optimum would have no proof.
+    """
+    found, refusal = {}, None
+    for place, N in enumerate(np.exp(grid).tolist()):
+        try:
+            found[place] = one = problem(fit, N, flops / FLOPS_PER_PARAMETER_TOKEN / N, **keywords)
+        except InfeasibleError as error:
+            refusal = error
+            continue
+        if not one.goal.is_convex:
+            message = "the objective may not be convex in the mixture, and optima without a proof cannot be compared"
+            raise SolveError(message, hint="ask for several N and D of that budget, and take the best")
+    if not found and refusal is not None:
+        raise refusal
+    return found
+
+
+def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
+    """The problem at the N of the lowest optimal objective.
+
+    Raises
+    ------
+    SolveError
+        If the law trades N against D nowhere near.
+    """
+    middle, half = 0.5 * np.log(flops / FLOPS_PER_PARAMETER_TOKEN), DECADES * np.log(10.0)
+    edges = low, high = (max(middle - half, 0.0), min(middle + half, 2 * middle))
+    best, found = middle, None
+    for _ in range(ROUNDS):
+        grid = np.linspace(low, high, GRID)
+        problems = _problems(fit, grid, flops, keywords)
+        optima = [proof.certificate.objective for proof in solve_all([one.goal for one in problems.values()])]
+        place = list(problems)[int(np.argmin(optima))]
+        best, found = float(grid[place]), problems[place]
+        cell = ZOOM * (high - low) / (GRID - 1)
+        low, high = max(edges[0], best - cell), min(edges[1], best + cell)
+    if found is None or min(best - edges[0], edges[1] - best) < 1e-6:
+        raise SolveError(
+            f"the best N is beyond {np.exp(best):.3g}: the fitted law does not trade N against D here",
+            hint="fit on runs with several N and several D, or ask for the mixture at one N and D",
+        )
+    return found
+
+
+def _interval(fit: Any, flops: float, keywords: dict[str, Any], best: Problem, p: FloatArray) -> tuple[float, float]:
+    """Interval of the best N over the fit's replicates, each at the mixture p (M,); NaN without."""
+    if best.draws is None:
+        return np.nan, np.nan
+    middle, half = np.log(best.surface.N), 0.5 * DECADES * np.log(10.0)
+    grid = np.linspace(middle - half, middle + half, 2 * GRID - 1)
+    values = {
+        place: one.goal.of(one.draws.losses(p))
+        for place, one in _problems(fit, grid, flops, keywords).items()
+        if one.draws is not None
+    }
+    whole = np.stack(list(values.values()))
+    size = np.exp(grid[list(values)][np.argmin(np.where(np.isfinite(whole), whole, np.inf), axis=0)])
+    ends = [0.5 - best.level / 2, 0.5 + best.level / 2]
+    low, high = np.quantile(size, ends, method="nearest").tolist()
+    return min(low, best.surface.N), max(high, best.surface.N)
