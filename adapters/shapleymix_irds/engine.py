@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -99,12 +99,11 @@ class Engine:
         languages: Sequence[str],
         validation: ValidationSet | None,
         columns: int,
-        order: Literal[1, 2] = 1,
         arrangement: Arrangement | None = None,
         loss_fn: LossFn | None = None,
     ) -> None:
         self.model, self.world, self.languages = model, world, tuple(languages)
-        self.validation, self.order = validation, order
+        self.validation = validation
         self.arrangement, self.loss_fn = arrangement or Arrangement(), loss_fn
         self.groups = len(languages) * (2 if validation is None else 1)
         self.sample: Piece | None = None
@@ -128,13 +127,13 @@ class Engine:
 
     def facts(self) -> dict[str, Any]:
         """What the SV matrix says of how gradients were measured."""
-        found: dict[str, Any] = {"engine": self.name, "order": self.order, "mode": "plain gradients"}
+        found: dict[str, Any] = {"engine": self.name, "mode": "plain gradients"}
         found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
         return found | ({"fallback": self.fallback} if self.fallback else {})
 
     def settings(self, options: Options) -> dict[str, Any]:
         """What must not change over a resume."""
-        own = {"languages": list(self.languages), "validation": self.validation is not None, "order": self.order}
+        own = {"languages": list(self.languages), "validation": self.validation is not None}
         own |= {"engine": self.name, "side": self.columns}
         return own | {"seed": options.seed, "val_sequences": options.val_sequences}
 
@@ -176,8 +175,7 @@ class Engine:
         """
         self.evaluation = evaluation
         self.open(seed)
-        if self.order == 1:
-            self.validate()
+        self.validate()
 
     def learn(self) -> None:
         """Before the first step: pass a few sequences and forget them, so that what is not covered is known.
@@ -290,15 +288,10 @@ class Engine:
         if is_compiled(self.model):
             self.coverage.compare(eager, self.passed([piece]).sketches)
 
-    def settle(self, moves: Mapping[str, float], step: int) -> None:
-        """The step's gradients are in `.grad` as the optimiser gets them, which will move weights by `moves` times."""
+    def settle(self, step: int) -> None:
+        """The step's gradients are in `.grad` as the optimiser gets them."""
         if not self.arrangement.scattered:
             check_averaged(self.parameters, self.world, step)
-        if self.order == 2:
-            with at_midpoint(self.parameters, moves):
-                self.validate()
-            if self.coverage.agree(self.device):
-                self.coverage.refuse()
 
     def flat(self, sketches: Sketches, groups: int) -> Tensor:
         """All sketches side by side, (groups, numbers), as ranks add them up."""
@@ -381,7 +374,7 @@ class Engine:
         fresh = self.coverage.agree(self.device)
         if self.coverage.passed and watched.losses is None:
             self.coverage.refuse()
-        if fresh and first is not None and self.order == 1:
+        if fresh and first is not None:
             self.validate()
         if first is not None:
             self.draw_near()
@@ -410,31 +403,3 @@ def add(sums: Sketches, more: Mapping[str, Tensor], present: Tensor, count: int)
             continue
         rows = sums.setdefault(name, sketch.new_zeros((count, sketch.shape[1])))
         rows.index_add_(0, present, sketch[: len(present)].to(rows.dtype))
-
-
-@contextmanager
-def at_midpoint(parameters: Mapping[str, nn.Parameter], rates: Mapping[str, float]) -> Iterator[None]:
-    """Within, the weights are `w - rate / 2 * gradient`; then they are what they were, bit for bit.
-
-    It holds a copy of this rank's weights.
-
-    Raises
-    ------
-    TrackerError
-        If there are no gradients any more.
-    """
-    listed = {name: parameter for name, parameter in parameters.items() if parameter.grad is not None}
-    if not listed:
-        hint = "commit before they are moved or used up, or take order=1"
-        raise TrackerError("second order needs the step's gradients, and `.grad` is empty", hint=hint)
-    before = {name: local(parameter.detach()).clone() for name, parameter in listed.items()}
-    try:
-        with torch.no_grad():
-            for name, parameter in listed.items():
-                assert parameter.grad is not None
-                local(parameter).sub_(local(parameter.grad).to(parameter.dtype), alpha=rates[name] / 2)
-        yield
-    finally:
-        with torch.no_grad():
-            for name, parameter in listed.items():
-                local(parameter).copy_(before[name])

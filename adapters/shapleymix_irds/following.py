@@ -39,14 +39,11 @@ class Rates:
         clipping.
     grad_scale : float
         What the loss was multiplied with, where `factors` do not take it back.
-    left : mapping of str to float
-        What the optimiser itself will multiply the gradient with before it takes its step.
     """
 
     lrs: Mapping[str, float]
     factors: Mapping[str, float]
     grad_scale: float = 1.0
-    left: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def clipped(
@@ -94,11 +91,6 @@ class Rates:
         """What each parameter has of the largest rate times the largest factor."""
         whole = self.lr * self.clip
         return {name: lr * self.factors[name] / whole if whole else 1.0 for name, lr in self.lrs.items()}
-
-    @property
-    def moves(self) -> dict[str, float]:
-        """What gradients are multiplied with as they now stand in `.grad`."""
-        return {name: lr * self.left.get(name, 1.0) for name, lr in self.lrs.items()}
 
 
 def learning_rate(lr: float, step: int) -> float:
@@ -341,11 +333,9 @@ class Following:
         met = {name: scale for name, scale in scales.items() if scale is not None}
         before, after = (norms(squared, parameters, self.world) for squared in (self.before, self.after))
         measured = factors({name: before[name] for name in met}, {name: after[name] for name in met}, groups, step)
-        left = {name: 1 / met.get(name, 1.0) for name in parameters}
         return Rates(
             {name: rates[groups[name]] if name in met else 0.0 for name in parameters},
-            {name: measured.get(name, 0.0) * left[name] for name in parameters},
-            left=left,
+            {name: measured.get(name, 0.0) / met.get(name, 1.0) for name in parameters},
         )
 
     def _groups(self) -> list[dict[str, Any]]:

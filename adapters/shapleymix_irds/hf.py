@@ -69,7 +69,6 @@ class IRDSArguments:
     column: str = "lang"
     every: int | Literal["auto"] = "auto"
     engine: EngineName = "auto"
-    order: Literal[1, 2] = 1
     out: str | os.PathLike[str] | None = None
     options: Options = field(default_factory=Options)
 
@@ -285,7 +284,6 @@ class IRDSTrainerMixin(Base):
             val=self.validation,
             every=told.every,
             engine=told.engine,
-            order=told.order,
             loss_fn=causal_loss(model),
             out=self.results,
             options=options,

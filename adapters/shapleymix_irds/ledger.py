@@ -297,7 +297,7 @@ def transfer_matrix(
     kind : {"raw", "calibrated"}
         Raw is phi as summed; calibrated is column j scaled so that it sums to the measured drop of loss j.
     about : dict
-        Provenance to add (N, D, engine, order, ...).
+        Provenance to add (N, D, engine, ...).
 
     Raises
     ------

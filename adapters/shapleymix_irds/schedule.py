@@ -78,8 +78,8 @@ class Options:
             raise TrackerError(f"Options: overhead is {self.overhead!r}: it must be above 0")
 
 
-def check_settings(languages: Sequence[str], every: object, engine: str, order: int, free: bool) -> None:
-    """Refuse settings of `IRDS` that cannot be meant; `free` says that there is no validation set.
+def check_settings(languages: Sequence[str], every: object, engine: str) -> None:
+    """Refuse settings of `IRDS` that cannot be meant.
 
     Raises
     ------
@@ -92,9 +92,6 @@ def check_settings(languages: Sequence[str], every: object, engine: str, order: 
         raise TrackerError(f"every is {every!r}: it must be 'auto' or a whole number from 1 on")
     if engine not in ("auto", "sketch", "exact"):
         raise TrackerError(f"engine is {engine!r}: it must be 'auto', 'sketch' or 'exact'")
-    if order not in (1, 2) or (order == 2 and free):
-        hint = "second order needs validation sequences: give `val`, or take order=1"
-        raise TrackerError(f"order is {order!r}: it must be 1, or with validation sequences 2", hint=hint)
 
 
 @dataclass(frozen=True)

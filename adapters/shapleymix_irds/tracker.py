@@ -77,8 +77,6 @@ class IRDS:
     engine : {"auto", "sketch", "exact"}
         "sketch" brings each row of a gradient to `options.side` numbers, "exact" keeps all; "auto" is exact for small
         models.
-    order : {1, 2}
-        With 2, validation gradients are taken at the middle of the step (holds a copy of this rank's weights).
     loss_fn : callable, optional
         As `backward` takes it: the loss of validation sequences, where training goes by `watch` alone.
     process_group : ProcessGroup, optional
@@ -109,7 +107,6 @@ class IRDS:
         val: Mapping[str, Sequences] | None,
         every: int | Literal["auto"] = "auto",
         engine: EngineName = "auto",
-        order: Literal[1, 2] = 1,
         loss_fn: LossFn | None = None,
         process_group: ProcessGroup | None = None,
         parameter_groups: Sequence[Group] | None = None,
@@ -117,7 +114,7 @@ class IRDS:
         options: Options | None = None,
         arrangement: Arrangement | None = None,
     ) -> None:
-        check_settings(languages, every, engine, order, val is None)
+        check_settings(languages, every, engine)
         self.model, self.languages, self.options = model, tuple(languages), options or Options()
         weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not weights:
@@ -130,7 +127,7 @@ class IRDS:
         exact = engine == "exact" or (engine == "auto" and numbers <= EXACT)
         columns = 0 if exact else self.options.side
         loss = None if loss_fn is None else checked(loss_fn, "validation")
-        self.engine = Engine(model, self.world, languages, self.validation, columns, order, arrangement, loss)
+        self.engine = Engine(model, self.world, languages, self.validation, columns, arrangement, loss)
         self.ledger, self.losses, self.clock = Ledger(len(languages)), Losses(), Stopwatch()
         self.log = EvaluationLog(out, languages) if out is not None and self.world.main else None
         self.pending: Pending | None = None
@@ -263,14 +260,11 @@ class IRDS:
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
         grad_scale : float
-            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`); of first order.
+            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`).
             A step that the scaler skips is left out by `skip`.
         """
         pending = self._begun(by_hand=True)
         with self._dropping():
-            if self.engine.order == 2 and grad_scale != 1:
-                told = "second order moves by what is in `.grad`, and commit cannot tell whether it is still scaled"
-                raise TrackerError(f"step {pending.step}: {told}", hint="`follow` the optimiser, or take order=1")
             if pending.evaluated:
                 lrs = rates_by_parameter(lr, self._grouped(), len(self.parameter_groups), pending.step)
                 self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, grad_scale, pending.step))
@@ -304,9 +298,6 @@ class IRDS:
         """
         if self.following is not None or self.pending is not None or not optimizers:
             raise TrackerError("call `follow` once, with all optimisers, and between two steps")
-        if self.engine.order == 2 and len(optimizers) > 1:
-            told = "second order needs all weights to move at once, and there are several optimisers"
-            raise TrackerError(told, hint="take order=1, or one optimiser of several parameter groups")
         following = Following([unwrapped(optimizer) for optimizer in optimizers], self.world)
         following.check(self.engine.parameters)
         if hook:
@@ -557,7 +548,7 @@ class IRDS:
 
     def _evaluation(self, pending: Pending, rates: Rates) -> Evaluation:
         assert self.schedule is not None
-        self.engine.settle(rates.moves, pending.step)
+        self.engine.settle(pending.step)
         return close(pending, self.engine, rates, float(self.schedule.every))
 
     def _book(self, pending: Pending, rates: Rates) -> None:

@@ -43,7 +43,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    whats = ("plain", "accumulation", "second order", "scaler", "means", "means, no validation set", "edited", "sketch")
+    whats = ("plain", "accumulation", "scaler", "means", "means, no validation set", "edited", "sketch")
     every = [Case(wrapper, what) for wrapper in ("ddp", "fsdp") for what in whats]
     every = [case for case in every if case.name not in ("ddp edited", "ddp sketch")]
     return [*every, Case("hsdp 1x2", "accumulation"), Case("hsdp 2x1", "plain"), Case("alone", "by hand")]
@@ -93,10 +93,6 @@ def expected(case: Case, model: Small, calls: list[list[Any]]) -> Tensor:
         gram = torch.tensor([[dot(a, b) for b in g] for a in scaled], dtype=torch.float64)
         sums = [torch.tensor([sum(p[k] for p in pieces if p[0] == h) for h in range(8)]).double() for k in (2, 3)]
         return combine_halves(gram, *sums)[0]
-    if case.what == "second order":
-        with torch.no_grad():
-            for n, parameter in enumerate(model.parameters()):
-                parameter -= sum(part[n] for part in scaled) / 2
     h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, validation())]
     whole = [[u + v for u, v in zip(scaled[2 * i], scaled[2 * i + 1], strict=True)] for i in range(4)]
     return torch.tensor([[dot(a, b) for b in h] for a in whole], dtype=torch.float64)
@@ -111,8 +107,7 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
     scaler = GradScaler("cpu", init_scale=256.0, enabled=case.what == "scaler")
     tracker = None
     if tracked:
-        settings: dict[str, Any] = {"order": 2 if case.what == "second order" else 1}
-        settings |= {"engine": "sketch" if case.what == "sketch" else "exact"}
+        settings: dict[str, Any] = {"engine": "sketch" if case.what == "sketch" else "exact"}
         val = None if case.what == "means, no validation set" else validation()
         options = Options(val_sequences=3, measure_sequences=1)
         tracker = IRDS(model, LANGUAGES, val=val, every=1, options=options, loss_fn=loss_fn, **settings)

@@ -68,7 +68,7 @@ def test_ranks_divide_the_validation_sequences(ranks: int) -> None:
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-@pytest.mark.parametrize("options", [{"engine": "sketch"}, {"engine": "exact"}, {"order": 2}], ids=str)
+@pytest.mark.parametrize("options", [{"engine": "sketch"}, {"engine": "exact"}], ids=str)
 def test_every_evaluation_moves_on(options: dict[str, Any]) -> None:
     """Each evaluation passes `val_sequences` of each language once; evaluations go through all of the set."""
     model, val, passed = make_model(), validation(16), []

@@ -39,7 +39,7 @@ def steps_in(folder: Path) -> list[int]:
     return pl.concat(map(pl.read_parquet, segments(folder)))["step"].unique(maintain_order=True).to_list()
 
 
-@pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}, {"order": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}], ids=str)
 def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_path: Path) -> None:
     whole = Loop(tmp_path / "whole", steps=17, **options)
     whole.tracker.state_dict()
@@ -97,8 +97,6 @@ def test_another_run_cannot_be_resumed(tmp_path: Path) -> None:
     checkpoint = Loop(tmp_path, steps=4).checkpoint()
     with pytest.raises(ResumeError, match="the checkpoint has languages"):
         Loop(languages=LANGUAGES[::-1]).resume(checkpoint)
-    with pytest.raises(ResumeError, match="order 1, this tracker has 2"):
-        Loop(order=2).resume(checkpoint)
     with pytest.raises(ResumeError, match="every 3, this tracker has 4"):
         Loop(every=4).resume(checkpoint)
     names = ("a", "b", "c", "d")

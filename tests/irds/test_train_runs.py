@@ -97,7 +97,6 @@ def test_measuring_and_accumulating_do_not_change_the_run(whole: Path, tmp_path:
     [
         ["--compile", "--recompute", "--irds-every", "auto"],
         ["--precision", "bf16"],
-        ["--irds-order", "2"],
         ["--irds-fresh", "--batch", "12", "--val-share", "0"],
         ["--irds-fresh", "--batch", "12", "--micro-batch", "5"],
     ],

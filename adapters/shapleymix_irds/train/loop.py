@@ -136,7 +136,6 @@ class Run:
             self.corpus.languages,
             val=pool or None,
             every=settings.every,
-            order=2 if settings.irds_order == "2" else 1,
             out=settings.out,
             options=options,
         )
