@@ -20,7 +20,16 @@ from shapleymix_irds.coverage import Coverage, Overheard
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.probes import Book, Watching
 from shapleymix_irds.schedule import Options, extra_cost
-from shapleymix_irds.sketches import Labels, Side, basis_columns, columns_of, near, share_of_step, side_of
+from shapleymix_irds.sketches import (
+    ROOM,
+    Labels,
+    Use,
+    basis_columns,
+    near,
+    share_of_step,
+    sides_of,
+    signs,
+)
 from shapleymix_irds.world import (
     Arrangement,
     World,
@@ -84,8 +93,8 @@ class Engine:
         Training sequences on which the model is looked at where there is no validation set.
     sides : dict of str to Side
         Of each parameter that is trained, in this evaluation.
-    near, spanned : bool, and dict of str to tensor
-        Whether the sides have their final matrices, and before that what inputs span, as far as they were seen.
+    near : bool
+        Whether the sides have their final matrices; before that there is in them what inputs span, as far as seen.
     train : dict of str to tensor
         Sketches of this rank's training gradients of the step.
     validated : Validated, optional
@@ -145,23 +154,16 @@ class Engine:
     def open(self, seed: int) -> None:
         """Fresh projections, the same on all ranks, of the parameters that are trained now."""
         self.check()
-        draw = torch.Generator(self.device).manual_seed(seed % 2**62)
+        self.draw = torch.Generator(self.device).manual_seed(seed % 2**62)
         self.mixing = torch.Generator(self.device).manual_seed((seed + self.world.rank + 1) % 2**62)
-        vocabularies = {m.num_embeddings for m in self.model.modules() if isinstance(m, nn.Embedding)}
-        others = [m for m in self.model.modules() if not isinstance(m, nn.Embedding)]
-        shared = {id(each) for m in others for each in m._parameters.values()}
-        self.sides: dict[str, Side] = {}
-        for name, parameter in self.parameters.items():
-            rows = parameter.dim() == 2 and parameter.shape[0] in vocabularies
-            use = "output" if rows and id(parameter) in shared else "table" if rows else "matrix"
-            r = columns_of(tuple(parameter.shape), self.columns, use)
-            self.sides[name] = side_of(tuple(parameter.shape), r, draw, self.dtype)
+        shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
+        sides = sides_of(shapes, uses_of(self.model, self.parameters), self.columns)
+        self.sides = {name: side.drawn(self.draw, self.dtype) for name, side in sides.items()}
         self.near = all(side.matrix is None for side in self.sides.values())
         self.release()
 
     def release(self) -> None:
         """Forget what was seen of the step."""
-        self.spanned: Sketches = {}
         self.train: Sketches = {}
         self.validated: Validated | None = None
 
@@ -305,16 +307,16 @@ class Engine:
         """
         if self.near:
             return
-        matrices = {name: side.matrix for name, side in self.sides.items() if side.matrix is not None}
-        empty = {name: m.new_zeros(len(m), basis_columns(m.shape[1])) for name, m in matrices.items()}
-        whole = self.world.sum(torch.cat([self.spanned.get(name, each).flatten() for name, each in empty.items()]))
-        parts = dict(zip(empty, whole.split([each.numel() for each in empty.values()]), strict=True))
-        for shape in {m.shape for m in matrices.values()}:
-            names = [name for name, m in matrices.items() if m.shape == shape]
-            spanned = torch.stack([parts[name].view_as(empty[name]) for name in names])
-            for name, matrix in zip(names, near(torch.stack([matrices[name] for name in names]), spanned), strict=True):
-                matrices[name].data.copy_(matrix)  # which calls of this pass hold already
-        self.near, self.spanned = True, {}
+        matrices = [side.matrix for side in self.sides.values() if side.matrix is not None]
+        for shape in dict.fromkeys(matrix.shape for matrix in matrices):
+            alike = [matrix for matrix in matrices if matrix.shape == shape]
+            some = max(1, ROOM // shape.numel())
+            for part in (alike[first : first + some] for first in range(0, len(alike), some)):
+                spanned = self.world.sum(torch.stack([each[:, : basis_columns(shape[1])] for each in part]))
+                drawn = near(spanned, signs((len(part), *shape), self.draw, self.dtype))
+                for matrix, values in zip(part, drawn, strict=True):
+                    matrix.data.copy_(values)  # which calls of this pass hold already
+        self.near = True
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:
         count = len(self.languages)
@@ -381,6 +383,15 @@ class Engine:
         if watched.losses is not None:
             with mode:
                 self._pass_by_group(watched.losses, self.groups, self.train)
+
+
+def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[str, Use]:
+    """Which matrices have a row for each word of a vocabulary, and are those of an output layer, or of no other."""
+    vocabularies = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
+    others = [m for m in model.modules() if not isinstance(m, nn.Embedding)]
+    shared = {id(each) for m in others for each in m._parameters.values()}
+    rows = {name: each for name, each in parameters.items() if each.dim() == 2 and each.shape[0] in vocabularies}
+    return {name: "output" if id(each) in shared else "table" for name, each in rows.items()}
 
 
 def weighed(parts: Tensor, loss: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from irds_models import (  # noqa: E402
     make_model,
     mean_losses,
     relative,
+    sketched,
     training_parts,
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
@@ -32,14 +33,16 @@ def groups_of(model: Any) -> list[list[nn.Parameter]]:
     return [[model.embed.weight, model.head.weight], [p for p in model.blocks.parameters() if p.ndim == 2], short]
 
 
-def truth_of(model: Any, lrs: list[float], val: Any) -> Tensor:
-    """Sum over groups of lr_g <h_j, g_i>_g."""
+def truth_of(model: Any, lrs: list[float], val: Any, sides: Any = None) -> Tensor:
+    """Sum over groups of lr_g <h_j, g_i>_g, brought to a tracker's sides if they are given."""
     model = make_model().double() if model is None else model
     loss_fn, (x, y, lang) = loss_of(model), batch(COUNTS)
     rate = {id(p): lr for group, lr in zip(groups_of(model), lrs, strict=True) for p in group}
     rates = [rate[id(p)] for p in model.parameters()]
     g = training_parts(model, loss_fn, x, y, lang, float((y != -100).sum()), 4)
     h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, val)]
+    if sides is not None:
+        g, h = ([sketched(each, model, sides) for each in parts] for parts in (g, h))
     return torch.tensor(
         [[sum(r * float((u * v).sum()) for r, u, v in zip(rates, a, b, strict=True)) for b in h] for a in g],
         dtype=torch.float64,
