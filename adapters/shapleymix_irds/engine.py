@@ -202,7 +202,9 @@ class Engine:
         val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
         mean = self.world.sum(torch.tensor(tokens / ranks**2, dtype=torch.float64, device=self.world.device))
         passes = self.groups if self.coverage.passed else 0
-        return extra_cost(float(mean), val_tokens, share_of_step(self.sides.values()), passes)
+        uses = uses_of(self.model, self.parameters)  # a table's rows are only added up
+        share = share_of_step(side for name, side in self.sides.items() if uses.get(name) != "table")
+        return extra_cost(float(mean), val_tokens, share, passes)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different

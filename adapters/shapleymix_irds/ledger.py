@@ -453,15 +453,6 @@ def read_log(folder: str | os.PathLike[str]) -> tuple[tuple[str, ...], list[Eval
     return languages, found
 
 
-def replay(folder: str | os.PathLike[str]) -> tuple[tuple[str, ...], Ledger]:
-    """Make the accounts again from a log; errors are those of `read_log`."""
-    languages, evaluations = read_log(folder)
-    ledger = Ledger(len(languages))
-    for evaluation in evaluations:
-        ledger.add(evaluation)
-    return languages, ledger
-
-
 def _frame(evaluation: Evaluation, languages: Sequence[str]) -> pl.DataFrame:
     n, names = len(languages), np.array(languages, dtype=object)
     columns = {name: np.repeat(getattr(evaluation, name), n * n) for name in ("step", "weight", "lr", "clip")}

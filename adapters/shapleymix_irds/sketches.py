@@ -201,6 +201,7 @@ ROOM = 2**22  # numbers that are made at a time
 NUMBERS = 400_000  # of the sketches of one language, in all
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
+NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
 Use = Literal["matrix", "output", "table"]
 COLUMNS: dict[Use, int] = {"matrix": 1, "output": 4, "table": 4}  # times r: most of the error is in the output layer's
 SHARES: dict[Use, int] = {"matrix": 1, "output": 16, "table": 16}  # of `NUMBERS`
@@ -311,9 +312,12 @@ def signs(shape: tuple[int, ...], draw: torch.Generator, dtype: torch.dtype) -> 
 
 
 def share_of_step(sides: Iterable[Side]) -> float:
-    """Multiplications that sketches of these take, over those of a training step (three for each weight)."""
+    """Multiplications that sketches of these take, over those of a training step (three for each weight).
+
+    Those with few columns count `NARROW` times, since they take so much longer.
+    """
     matrices = [side for side in sides if len(side.shape) == 2]
-    costs = [side.columns * sum(side.shape) or math.prod(side.shape) for side in matrices]
+    costs = [NARROW * side.columns * sum(side.shape) or math.prod(side.shape) for side in matrices]
     return sum(costs) / max(3 * sum(math.prod(side.shape) for side in matrices), 1)
 
 

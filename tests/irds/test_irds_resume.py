@@ -16,7 +16,7 @@ from irds_loop import Loop  # noqa: E402
 from irds_models import LANGUAGES, validation  # noqa: E402
 from shapleymix_irds import ledger as log  # noqa: E402
 from shapleymix_irds.errors import ResumeError  # noqa: E402
-from shapleymix_irds.ledger import replay, segments  # noqa: E402
+from shapleymix_irds.ledger import Ledger, read_log, segments  # noqa: E402
 
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
@@ -25,7 +25,10 @@ def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "phi", steps=20)
     loop.tracker.measure(loop.loss_fn)
     loop.tracker.save(tmp_path / "sv.parquet", "raw")
-    languages, ledger = replay(tmp_path / "phi")
+    languages, evaluations = read_log(tmp_path / "phi")
+    ledger = Ledger(len(languages))
+    for evaluation in evaluations:
+        ledger.add(evaluation)
     assert languages == LANGUAGES
     assert np.array_equal(ledger.phi, loop.tracker.ledger.phi)
     assert np.array_equal(ledger.stderr, loop.tracker.ledger.stderr)
@@ -90,7 +93,7 @@ def test_a_log_that_cannot_be_read_is_refused_by_its_name(tmp_path: Path) -> Non
     with pytest.raises(ResumeError, match=path.name):
         Loop(tmp_path).resume(checkpoint)
     with pytest.raises(ResumeError, match=path.name):
-        replay(tmp_path)
+        read_log(tmp_path)
 
 
 def test_another_run_cannot_be_resumed(tmp_path: Path) -> None:
