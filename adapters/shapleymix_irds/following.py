@@ -11,7 +11,7 @@ cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,6 @@ from torch.utils.hooks import RemovableHandle
 from shapleymix_irds.errors import NonFiniteError, TrackerError
 from shapleymix_irds.world import World, is_sharded, local, scalar, share
 
-Group = Iterable[nn.Parameter] | dict[str, Any]  # as optimisers take and have them
 Parameters = Mapping[str, nn.Parameter]
 SAME, SMALL = 1e-2, 1e-3  # of a parameter's norm, and of all: what rounding in bfloat16 changes at most
 
@@ -106,7 +105,7 @@ def learning_rate(lr: float, step: int) -> float:
     return float(lr)
 
 
-def numbered(groups: Sequence[Any], parameters: Parameters) -> dict[str, int]:
+def numbered(groups: Sequence[Mapping[str, Any]], parameters: Parameters) -> dict[str, int]:
     """In which group each trained parameter of the model is.
 
     Raises
@@ -117,8 +116,7 @@ def numbered(groups: Sequence[Any], parameters: Parameters) -> dict[str, int]:
     names = {id(parameter): name for name, parameter in parameters.items()}
     found: dict[str, int] = {}
     for number, group in enumerate(groups):
-        listed = group["params"] if isinstance(group, dict) else group
-        for parameter in [listed] if isinstance(listed, Tensor) else listed:
+        for parameter in group["params"]:
             name = names.get(id(parameter))
             if name is None and parameter.requires_grad:
                 told = f"parameter group {number} has one of shape {tuple(parameter.shape)} that is not the model's"
@@ -130,25 +128,6 @@ def numbered(groups: Sequence[Any], parameters: Parameters) -> dict[str, int]:
             hint = "freeze it (requires_grad_(False)) before the tracker is made, or give it a group"
             raise TrackerError(f"parameter {name!r} is trained, but is in no parameter group", hint=hint)
     return found
-
-
-def rates_by_parameter(
-    lr: float | Sequence[float], groups: Mapping[str, int], count: int, step: int
-) -> dict[str, float]:
-    """Learning rates by parameter from those of the `count` parameter groups, in their order; one number is for all.
-
-    Raises
-    ------
-    TrackerError
-        If there are not as many rates as groups, or one of them cannot be.
-    """
-    if not isinstance(lr, Sequence):
-        return dict.fromkeys(groups, learning_rate(lr, step))
-    if len(lr) != count:
-        hint = "give the tracker parameter_groups=, and commit one rate for each, in their order"
-        raise TrackerError(f"step {step}: commit has {len(lr)} learning rates for {count} parameter groups", hint=hint)
-    rates = [learning_rate(rate, step) for rate in lr]
-    return {name: rates[number] for name, number in groups.items()}
 
 
 # -- norms of gradients --------------------------------------------------------------------------------------------

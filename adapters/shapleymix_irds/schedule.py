@@ -43,8 +43,6 @@ class Options:
         Length of the run, if known: helps `every="auto"` not to evaluate more often than is useful.
     ignore_index : int
         Labels in `y` that carry no loss (they are not counted as tokens).
-    unseen_limit : int
-        Number of consecutive evaluations without a token of a language after which an error is raised.
     side : int
         Numbers that each row of a matrix's gradient is brought to, r, and four times as many in embeddings and the
         output layer (engine "sketch"; see `sketches`).
@@ -65,13 +63,12 @@ class Options:
     overhead: float = 0.05
     total_steps: int | None = None
     ignore_index: int = -100
-    unseen_limit: int = 50
     side: int = 32
     measure_sequences: int = 64
     pass_tokens: int = 8192
 
     def __post_init__(self) -> None:
-        for name in ("val_sequences", "total_steps", "unseen_limit", "side", "measure_sequences"):
+        for name in ("val_sequences", "total_steps", "side", "measure_sequences"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise TrackerError(f"Options: {name} is {value!r}: it must be a whole number from 1 on")

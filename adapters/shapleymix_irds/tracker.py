@@ -38,7 +38,7 @@ from shapleymix_irds.batch import (
 )
 from shapleymix_irds.engine import Engine, Watched
 from shapleymix_irds.errors import LanguageError, NonFiniteError, TrackerError
-from shapleymix_irds.following import Following, Group, Rates, numbered, rates_by_parameter, unwrapped
+from shapleymix_irds.following import Following, Rates, learning_rate, unwrapped
 from shapleymix_irds.ledger import (
     VERSION,
     Evaluation,
@@ -81,9 +81,6 @@ class IRDS:
         As `backward` takes it: the loss of validation sequences, where training goes by `watch` alone.
     process_group : ProcessGroup, optional
         The data-parallel group; the default group if torch.distributed is initialised.
-    parameter_groups : sequence of parameters or of dicts that hold "params", optional
-        Groups of the parameters of which each has its learning rate in `commit`, such as `optimizer.param_groups`;
-        None: one rate for all, or those of the optimiser that is followed.
     out : str or os.PathLike[str], optional
         Folder for the log of evaluations (Parquet); None: no log.
     options : Options, optional
@@ -109,7 +106,6 @@ class IRDS:
         engine: EngineName = "auto",
         loss_fn: LossFn | None = None,
         process_group: ProcessGroup | None = None,
-        parameter_groups: Sequence[Group] | None = None,
         out: str | os.PathLike[str] | None = None,
         options: Options | None = None,
         arrangement: Arrangement | None = None,
@@ -134,10 +130,6 @@ class IRDS:
         self.following: Following | None = None
         self.steps, self.tokens, self.next_step = 0, 0.0, 0
         self.sequence_losses = torch.zeros(0)
-        given = parameter_groups or [weights]
-        self.parameter_groups = [group if isinstance(group, dict) else list(group) for group in given]
-        self.one_rate = parameter_groups is None
-        self._grouped()
 
     @contextmanager
     def watch(
@@ -235,8 +227,6 @@ class IRDS:
                     watched.losses = values * scale, watched.groups
                 (values.sum() * scale).backward()
             self.sequence_losses = plain(both).detach()
-            if watched is not None and self.pending is not None and call.indices.dim() == 1:
-                self.pending.losses.index_add_(0, call.indices, self.sequence_losses.double().cpu())
         return self.sequence_losses.sum() / call.total
 
     def evaluates(self, step: int) -> bool:
@@ -246,7 +236,7 @@ class IRDS:
     def commit(
         self,
         *,
-        lr: float | Sequence[float],
+        lr: float,
         grad_norm: float | Tensor | None = None,
         max_norm: float | None = None,
         grad_scale: float = 1.0,
@@ -255,8 +245,8 @@ class IRDS:
 
         Parameters
         ----------
-        lr : float or sequence of float
-            The scheduled learning rate of this step; several where the tracker knows as many `parameter_groups`.
+        lr : float
+            The learning rate of this step; where parameter groups have several, `follow` the optimiser.
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
         grad_scale : float
@@ -266,7 +256,7 @@ class IRDS:
         pending = self._begun(by_hand=True)
         with self._dropping():
             if pending.evaluated:
-                lrs = rates_by_parameter(lr, self._grouped(), len(self.parameter_groups), pending.step)
+                lrs = dict.fromkeys(self.engine.parameters, learning_rate(lr, pending.step))
                 self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, grad_scale, pending.step))
         self._end(pending)
 
@@ -459,7 +449,7 @@ class IRDS:
         self._prepare(loss_fn, call.total)
         self.clock.begin()
         if self.pending is None:
-            self.pending = Pending(call, self.evaluates(call.step), self.engine.groups, len(self.languages))
+            self.pending = Pending(call, self.evaluates(call.step), self.engine.groups)
         else:
             self.pending.add(call)
         pending = self.pending
@@ -499,11 +489,6 @@ class IRDS:
             following.forget()
         elif pending.calls > 1:
             pending.check_call(call.step, call.tokens)
-
-    def _grouped(self) -> dict[str, int]:
-        """The parameter group of each trained parameter."""
-        parameters = self.engine.parameters
-        return dict.fromkeys(parameters, 0) if self.one_rate else numbered(self.parameter_groups, parameters)
 
     def take(self, number: int, scale: float | None = None) -> None:
         """An optimiser that is followed is about to take a step; `scale` is what it divides gradients by itself."""
@@ -562,7 +547,6 @@ class IRDS:
         self.engine.release()
         self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
         self.clock.lap(pending.evaluated)
-        self.ledger.check_seen(self.languages, self.options.unseen_limit, pending.step)
 
     def drop(self) -> None:
         """The step that is under way is left out."""

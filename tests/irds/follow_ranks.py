@@ -95,7 +95,7 @@ def expected(case: Case, model: Small, calls: list[list[Any]], sides: dict[str, 
     if case.what.startswith("means, no"):
         gram = torch.tensor([[dot(a, b) for b in g] for a in scaled], dtype=torch.float64)
         sums = [torch.tensor([sum(p[k] for p in pieces if p[0] == h) for h in range(8)]).double() for k in (2, 3)]
-        return combine_halves(gram, *sums)[0]
+        return torch.nan_to_num(combine_halves(gram, *sums))
     whole = [[u + v for u, v in zip(scaled[2 * i], scaled[2 * i + 1], strict=True)] for i in range(4)]
     return torch.tensor([[dot(a, b) for b in h] for a in whole], dtype=torch.float64)
 

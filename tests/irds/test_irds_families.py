@@ -69,7 +69,7 @@ OPTIONS = Options(val_sequences=2, measure_sequences=1)
 def naive(model: Any) -> Any:
     """Products by one backward pass a language."""
     loss_fn: Any = causal_loss(model)
-    parts: Any = validation_of(VAL, LANGUAGES, "lang")
+    parts: Any = validation_of(VAL)
     (x, y, lang), total = given(), float((given()[1] != -100).sum())
     g = [gradient(model, loss_fn({"input_ids": x[lang == k]}, y[lang == k]).sum() / total) for k in range(3)]
     h = [gradient(model, loss_fn(vx, vy).sum() / (vy != -100).sum()) for vx, vy in parts.values()]
@@ -91,7 +91,7 @@ def close(one: Any, other: Any) -> bool:
     ("name", "experts"), [(name, "eager") for name in FAMILIES] + [(name, "grouped_mm") for name in SENT]
 )
 def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(name: str, experts: str) -> None:
-    model, val = made(name, experts), validation_of(VAL, LANGUAGES, "lang")
+    model, val = made(name, experts), validation_of(VAL)
     truth, (x, y, lang) = naive(model), given()
     for watches in (True, False):
         loss_fn, own = causal_loss(model), lambda: model(input_ids=x, labels=y, use_cache=False).loss
