@@ -51,9 +51,6 @@ class Watched:
 
     Attributes
     ----------
-    losses : tensors, optional
-        What each sequence adds to the loss that is trained on, and their groups, (B,) each: given by who knows them,
-        before the backward pass, so that gradients can be taken language by language.
     parts : tensor, optional
         What the loss is made of, (B,) by sequence or (B, S) by token, given before the backward pass: for parameters
         in calls that are not covered, which take a pass a language.
@@ -63,7 +60,6 @@ class Watched:
         Whether there was a backward pass.
     """
 
-    losses: tuple[Tensor, Tensor] | None = None
     parts: Tensor | None = None
     groups: Tensor | None = None
     seen: bool = False
@@ -372,19 +368,17 @@ class Engine:
             if piece is not None:
                 self.coverage.look_apart(overheard.again, piece, self.arrangement.tokens_first)
         watched.seen = True
-        if watched.parts is not None and watched.groups is not None:
-            watched.losses = weighed(watched.parts, roots[0], watched.groups)
         self.coverage.look(roots)
         fresh = self.coverage.agree(self.device)
-        if self.coverage.passed and watched.losses is None:
+        if self.coverage.passed and (watched.parts is None or watched.groups is None):
             self.coverage.refuse()
         if fresh and first is not None:
             self.validate()
         if first is not None:
             self.draw_near()
-        if watched.losses is not None:
+        if self.coverage.passed and watched.parts is not None and watched.groups is not None:
             with mode:
-                self._pass_by_group(watched.losses, self.groups, self.train)
+                self._pass_by_group(weighed(watched.parts, roots[0], watched.groups), self.groups, self.train)
 
 
 def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[str, Use]:

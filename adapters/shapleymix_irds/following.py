@@ -92,19 +92,6 @@ class Rates:
         return {name: lr * self.factors[name] / whole if whole else 1.0 for name, lr in self.lrs.items()}
 
 
-def learning_rate(lr: float, step: int) -> float:
-    """The learning rate of a step.
-
-    Raises
-    ------
-    TrackerError
-        If it is not finite, or negative.
-    """
-    if not 0 <= float(lr) < math.inf:
-        raise TrackerError(f"step {step}: commit has lr={float(lr)}, expected 0 or more")
-    return float(lr)
-
-
 def numbered(groups: Sequence[Mapping[str, Any]], parameters: Parameters) -> dict[str, int]:
     """In which group each trained parameter of the model is.
 
@@ -255,8 +242,7 @@ class Following:
         self.before, self.after, self.met = None, None, {}
 
     def check(self, parameters: Parameters) -> None:
-        """Refuse optimisers whose groups are not those of the model, or have no rate."""
-        self._rates(0)
+        """Refuse optimisers whose groups are not those of the model."""
         numbered(self._groups(), parameters)
 
     def note(self, parameters: Parameters) -> None:
@@ -307,7 +293,8 @@ class Following:
         """
         assert self.before is not None
         assert self.after is not None
-        groups, owners, rates = numbered(self._groups(), parameters), self._owners(), self._rates(step)
+        groups, owners = numbered(self._groups(), parameters), self._owners()
+        rates = [float(group["lr"]) for group in self._groups()]
         scales = {name: self.met.get(owners[groups[name]]) for name in parameters}
         met = {name: scale for name, scale in scales.items() if scale is not None}
         before, after = (norms(squared, parameters, self.world) for squared in (self.before, self.after))
@@ -324,30 +311,11 @@ class Following:
         """The optimiser of each group."""
         return [n for n, optimizer in enumerate(self.optimizers) for _ in optimizer.param_groups]
 
-    def _rates(self, step: int) -> list[float]:
-        for number, group in enumerate(self._groups()):
-            if group.get("lr") is None or group.get("maximize"):
-                what = "no learning rate of its own" if group.get("lr") is None else "maximize=True"
-                hint = "give it a learning rate, and a loss that falls; or call `commit` yourself"
-                raise TrackerError(f"parameter group {number} of the optimisers has {what}", hint=hint)
-        return [learning_rate(float(group["lr"]), step) for group in self._groups()]
 
-
-def unwrapped(optimizer: object) -> Optimizer:
-    """The optimiser inside of what others wrap around it.
-
-    Raises
-    ------
-    TrackerError
-        If there is none.
-    """
+def unwrapped(optimizer: Any) -> Optimizer:
+    """The optimiser inside of what others wrap around it."""
     inner = getattr(optimizer, "optimizer", None)
-    if isinstance(inner, Optimizer):
-        return unwrapped(inner)
-    if not isinstance(optimizer, Optimizer):
-        kind = type(optimizer).__name__
-        raise TrackerError(f"follow was given a {kind}, expected optimisers of torch.optim", hint=_ITSELF)
-    return optimizer
+    return unwrapped(inner) if isinstance(inner, Optimizer) else optimizer
 
 
 _ITSELF = "clip the norm of all gradients, or of a parameter group; a loop of another kind calls `commit` itself"

@@ -407,27 +407,6 @@ def segments(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(Path(folder).glob("evaluations-" + 9 * "[0-9]" + "*.parquet"))
 
 
-def read_log(folder: str | os.PathLike[str]) -> tuple[tuple[str, ...], list[Evaluation]]:
-    """Languages, and the logged evaluations in their order.
-
-    Raises
-    ------
-    TrackerError
-        If there is no log in the folder.
-    """
-    frames = [_read(path) for path in segments(folder)]
-    if not frames:
-        raise TrackerError("holds no log of evaluations", location=Location(file=str(folder)))
-    languages, found = tuple(frames[0]["source"].unique(maintain_order=True)), []
-    n = len(languages)
-    for block in pl.concat(frames).iter_slices(n * n):  # not by steps: half a step may come again
-        step, weight, lr, clip = block.select("step", "weight", "lr", "clip").row(0)
-        wide = (block[name].to_numpy().reshape(n, n) for name in ("gram", "tokens", "val_loss"))
-        gram, tokens, val_losses = wide
-        found.append(Evaluation(step, weight, lr, clip, gram, tokens[:, 0], val_losses[0]))
-    return languages, found
-
-
 def _frame(evaluation: Evaluation, languages: Sequence[str]) -> pl.DataFrame:
     n, names = len(languages), np.array(languages, dtype=object)
     columns = {name: np.repeat(getattr(evaluation, name), n * n) for name in ("step", "weight", "lr", "clip")}

@@ -51,11 +51,6 @@ class Options:
     pass_tokens : int
         Validation tokens that pass the model at a time, at most, or one sequence: no more than you train with, so that
         they take no more memory.
-
-    Raises
-    ------
-    TrackerError
-        Naming a setting that is below 1, or an overhead of 0.
     """
 
     seed: int = 0
@@ -66,14 +61,6 @@ class Options:
     side: int = 32
     measure_sequences: int = 64
     pass_tokens: int = 8192
-
-    def __post_init__(self) -> None:
-        for name in ("val_sequences", "total_steps", "side", "measure_sequences"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise TrackerError(f"Options: {name} is {value!r}: it must be a whole number from 1 on")
-        if not self.overhead > 0:
-            raise TrackerError(f"Options: overhead is {self.overhead!r}: it must be above 0")
 
 
 def check_settings(languages: Sequence[str], every: object, engine: str) -> None:

@@ -277,6 +277,7 @@ def side_of(shape: tuple[int, ...], columns: int, use: Use = "matrix", most: flo
     gains = is_matrix(shape) and r * (shape[-1] + shape[-2]) < shape[-1] * shape[-2]
     side = Side(shape, r if gains and not (use == "table" and numbers <= most) else 0)
     times = math.ceil(side.numbers / most)  # a table's rows are only added up, be they as long as they are
+    times = next((n for n in range(times, 2 * times) if side.outputs % n == 0), times)  # none is to be filled up
     return side if times <= 1 else replace(side, rows=math.ceil(side.outputs / times))
 
 
@@ -284,9 +285,9 @@ def folded(values: Tensor, signs: Tensor | None, rows: int) -> Tensor:
     """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
     if signs is None:
         return values
-    times = math.ceil(values.shape[-1] / rows)
-    padded = F.pad(values * signs.to(values.dtype), (0, times * rows - values.shape[-1]))
-    return padded.unflatten(-1, (times, rows)).sum(-2)
+    values, times = values * signs.to(values.dtype), math.ceil(values.shape[-1] / rows)
+    missing = times * rows - values.shape[-1]
+    return (F.pad(values, (0, missing)) if missing else values).unflatten(-1, (times, rows)).sum(-2)
 
 
 def basis_columns(columns: int) -> int:

@@ -38,7 +38,7 @@ from shapleymix_irds.batch import (
 )
 from shapleymix_irds.engine import Engine, Watched
 from shapleymix_irds.errors import LanguageError, NonFiniteError, TrackerError
-from shapleymix_irds.following import Following, Rates, learning_rate, unwrapped
+from shapleymix_irds.following import Following, Rates, unwrapped
 from shapleymix_irds.ledger import (
     VERSION,
     Evaluation,
@@ -223,8 +223,8 @@ class IRDS:
             with self._call(call, loss_fn) as watched:
                 both = checking(x, y)
                 values = trained(both)
-                if watched is not None and watched.groups is not None and call.indices.dim() == 1:
-                    watched.losses = values * scale, watched.groups
+                if watched is not None and call.indices.dim() == 1:
+                    watched.parts = values
                 (values.sum() * scale).backward()
             self.sequence_losses = plain(both).detach()
         return self.sequence_losses.sum() / call.total
@@ -256,7 +256,7 @@ class IRDS:
         pending = self._begun(by_hand=True)
         with self._dropping():
             if pending.evaluated:
-                lrs = dict.fromkeys(self.engine.parameters, learning_rate(lr, pending.step))
+                lrs = dict.fromkeys(self.engine.parameters, float(lr))
                 self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, grad_scale, pending.step))
         self._end(pending)
 

@@ -122,7 +122,6 @@ def test_calls_of_a_step_divide_by_the_same_tokens(first: int | None, second: in
     "numbers",
     [
         {"lr": float("nan")},
-        {"lr": -0.1},
         {"grad_norm": float("nan"), "max_norm": 1.0},
         {"grad_norm": -1.0, "max_norm": 1.0},
         {"grad_norm": 1.0, "max_norm": 0.0},

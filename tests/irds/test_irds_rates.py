@@ -20,7 +20,6 @@ from irds_models import (  # noqa: E402
     training_parts,
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.errors import TrackerError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
@@ -95,8 +94,3 @@ def test_rates_of_halves_where_there_is_no_validation_set(val: Any) -> None:
     assert relative(measured([0.2, 0.2, 0.2], None).ledger.phi, one.phi) < 1e-12
     parts = [measured(lrs, None).ledger.phi for lrs in ([0.2, 0, 0], [0, 0.2, 0], [0, 0, 0.2])]
     assert relative(sum(parts), one.phi) < 1e-12
-
-
-def test_rates_that_cannot_be(val: Any) -> None:
-    with pytest.raises(TrackerError, match=r"step 0: commit has lr=-1.0, expected 0 or more"):
-        by_hand(-1.0, val)
