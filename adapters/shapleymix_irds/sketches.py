@@ -9,8 +9,8 @@ so that a token costs (O + I) r multiplications instead of O I. With random sign
 right on the average, since `E[M M^T]` is the unit matrix. `near` makes most columns a basis Q of what rows of inputs
 span, where products are exact, and leaves signs for the rest, `(1 - Q Q^T) S`: still right on the average, with about
 a sixth of the error. Where a model's sketches would have more numbers than `NUMBERS` a language, the axis of outputs is
-folded: rows are added up in a few sums, each with a random sign, which is right on the average, too. The error of
-many parameters averages out, so that a large model needs no more numbers than one of some layers.
+folded: rows are added up in a few sums, each with a random sign, which is right on the average, too. Errors of many
+matrices average out in part, so that a large model needs fewer numbers for each.
 
 A matrix that is too small to gain from M is multiplied with none, and where r is 0 products are exact. M and the signs
 of a parameter are the same on every rank and in all of its uses.
@@ -24,7 +24,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 FEWEST = 8  # groups that have room
@@ -277,17 +276,18 @@ def side_of(shape: tuple[int, ...], columns: int, use: Use = "matrix", most: flo
     gains = is_matrix(shape) and r * (shape[-1] + shape[-2]) < shape[-1] * shape[-2]
     side = Side(shape, r if gains and not (use == "table" and numbers <= most) else 0)
     times = math.ceil(side.numbers / most)  # a table's rows are only added up, be they as long as they are
-    times = next((n for n in range(times, 2 * times) if side.outputs % n == 0), times)  # none is to be filled up
-    return side if times <= 1 else replace(side, rows=math.ceil(side.outputs / times))
+    # an odd number, so that no two heads of attention are added up place by place, whose rows are alike
+    return side if times <= 1 else replace(side, rows=math.ceil(side.outputs / times) | 1)
 
 
 def folded(values: Tensor, signs: Tensor | None, rows: int) -> Tensor:
     """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
     if signs is None:
         return values
-    values, times = values * signs.to(values.dtype), math.ceil(values.shape[-1] / rows)
-    missing = times * rows - values.shape[-1]
-    return (F.pad(values, (0, missing)) if missing else values).unflatten(-1, (times, rows)).sum(-2)
+    values, whole = values * signs.to(values.dtype), values.shape[-1] // rows * rows
+    sums = values[..., :whole].unflatten(-1, (-1, rows)).sum(-2)
+    sums[..., : values.shape[-1] - whole] += values[..., whole:]
+    return sums
 
 
 def basis_columns(columns: int) -> int:
