@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,16 @@ from shapleymix_irds.coverage import Coverage, Overheard
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.probes import Book, Watching
 from shapleymix_irds.schedule import Options, extra_cost
-from shapleymix_irds.sketches import Labels, Side, basis_columns, columns_of, near, share_of_step, side_of
+from shapleymix_irds.sketches import (
+    ROOM,
+    Labels,
+    Use,
+    basis_columns,
+    near,
+    share_of_step,
+    sides_of,
+    signs,
+)
 from shapleymix_irds.world import (
     Arrangement,
     World,
@@ -42,9 +51,6 @@ class Watched:
 
     Attributes
     ----------
-    losses : tensors, optional
-        What each sequence adds to the loss that is trained on, and their groups, (B,) each: given by who knows them,
-        before the backward pass, so that gradients can be taken language by language.
     parts : tensor, optional
         What the loss is made of, (B,) by sequence or (B, S) by token, given before the backward pass: for parameters
         in calls that are not covered, which take a pass a language.
@@ -54,7 +60,6 @@ class Watched:
         Whether there was a backward pass.
     """
 
-    losses: tuple[Tensor, Tensor] | None = None
     parts: Tensor | None = None
     groups: Tensor | None = None
     seen: bool = False
@@ -84,8 +89,8 @@ class Engine:
         Training sequences on which the model is looked at where there is no validation set.
     sides : dict of str to Side
         Of each parameter that is trained, in this evaluation.
-    near, spanned : bool, and dict of str to tensor
-        Whether the sides have their final matrices, and before that what inputs span, as far as they were seen.
+    near : bool
+        Whether the sides have their final matrices; before that there is in them what inputs span, as far as seen.
     train : dict of str to tensor
         Sketches of this rank's training gradients of the step.
     validated : Validated, optional
@@ -99,12 +104,11 @@ class Engine:
         languages: Sequence[str],
         validation: ValidationSet | None,
         columns: int,
-        order: Literal[1, 2] = 1,
         arrangement: Arrangement | None = None,
         loss_fn: LossFn | None = None,
     ) -> None:
         self.model, self.world, self.languages = model, world, tuple(languages)
-        self.validation, self.order = validation, order
+        self.validation = validation
         self.arrangement, self.loss_fn = arrangement or Arrangement(), loss_fn
         self.groups = len(languages) * (2 if validation is None else 1)
         self.sample: Piece | None = None
@@ -128,13 +132,13 @@ class Engine:
 
     def facts(self) -> dict[str, Any]:
         """What the SV matrix says of how gradients were measured."""
-        found: dict[str, Any] = {"engine": self.name, "order": self.order, "mode": "plain gradients"}
+        found: dict[str, Any] = {"engine": self.name, "mode": "plain gradients"}
         found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
         return found | ({"fallback": self.fallback} if self.fallback else {})
 
     def settings(self, options: Options) -> dict[str, Any]:
         """What must not change over a resume."""
-        own = {"languages": list(self.languages), "validation": self.validation is not None, "order": self.order}
+        own = {"languages": list(self.languages), "validation": self.validation is not None}
         own |= {"engine": self.name, "side": self.columns}
         return own | {"seed": options.seed, "val_sequences": options.val_sequences}
 
@@ -146,23 +150,16 @@ class Engine:
     def open(self, seed: int) -> None:
         """Fresh projections, the same on all ranks, of the parameters that are trained now."""
         self.check()
-        draw = torch.Generator(self.device).manual_seed(seed % 2**62)
+        self.draw = torch.Generator(self.device).manual_seed(seed % 2**62)
         self.mixing = torch.Generator(self.device).manual_seed((seed + self.world.rank + 1) % 2**62)
-        vocabularies = {m.num_embeddings for m in self.model.modules() if isinstance(m, nn.Embedding)}
-        others = [m for m in self.model.modules() if not isinstance(m, nn.Embedding)]
-        shared = {id(each) for m in others for each in m._parameters.values()}
-        self.sides: dict[str, Side] = {}
-        for name, parameter in self.parameters.items():
-            rows = parameter.dim() == 2 and parameter.shape[0] in vocabularies
-            use = "output" if rows and id(parameter) in shared else "table" if rows else "matrix"
-            r = columns_of(tuple(parameter.shape), self.columns, use)
-            self.sides[name] = side_of(tuple(parameter.shape), r, draw, self.dtype)
+        shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
+        sides = sides_of(shapes, uses_of(self.model, self.parameters), self.columns)
+        self.sides = {name: side.drawn(self.draw, self.dtype) for name, side in sides.items()}
         self.near = all(side.matrix is None for side in self.sides.values())
         self.release()
 
     def release(self) -> None:
         """Forget what was seen of the step."""
-        self.spanned: Sketches = {}
         self.train: Sketches = {}
         self.validated: Validated | None = None
 
@@ -176,8 +173,7 @@ class Engine:
         """
         self.evaluation = evaluation
         self.open(seed)
-        if self.order == 1:
-            self.validate()
+        self.validate()
 
     def learn(self) -> None:
         """Before the first step: pass a few sequences and forget them, so that what is not covered is known.
@@ -202,7 +198,9 @@ class Engine:
         val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
         mean = self.world.sum(torch.tensor(tokens / ranks**2, dtype=torch.float64, device=self.world.device))
         passes = self.groups if self.coverage.passed else 0
-        return extra_cost(float(mean), val_tokens, share_of_step(self.sides.values()), passes)
+        uses = uses_of(self.model, self.parameters)  # a table's rows are only added up
+        share = share_of_step(side for name, side in self.sides.items() if uses.get(name) != "table")
+        return extra_cost(float(mean), val_tokens, share, passes)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different
@@ -290,15 +288,10 @@ class Engine:
         if is_compiled(self.model):
             self.coverage.compare(eager, self.passed([piece]).sketches)
 
-    def settle(self, moves: Mapping[str, float], step: int) -> None:
-        """The step's gradients are in `.grad` as the optimiser gets them, which will move weights by `moves` times."""
+    def settle(self, step: int) -> None:
+        """The step's gradients are in `.grad` as the optimiser gets them."""
         if not self.arrangement.scattered:
             check_averaged(self.parameters, self.world, step)
-        if self.order == 2:
-            with at_midpoint(self.parameters, moves):
-                self.validate()
-            if self.coverage.agree(self.device):
-                self.coverage.refuse()
 
     def flat(self, sketches: Sketches, groups: int) -> Tensor:
         """All sketches side by side, (groups, numbers), as ranks add them up."""
@@ -312,16 +305,16 @@ class Engine:
         """
         if self.near:
             return
-        matrices = {name: side.matrix for name, side in self.sides.items() if side.matrix is not None}
-        empty = {name: m.new_zeros(len(m), basis_columns(m.shape[1])) for name, m in matrices.items()}
-        whole = self.world.sum(torch.cat([self.spanned.get(name, each).flatten() for name, each in empty.items()]))
-        parts = dict(zip(empty, whole.split([each.numel() for each in empty.values()]), strict=True))
-        for shape in {m.shape for m in matrices.values()}:
-            names = [name for name, m in matrices.items() if m.shape == shape]
-            spanned = torch.stack([parts[name].view_as(empty[name]) for name in names])
-            for name, matrix in zip(names, near(torch.stack([matrices[name] for name in names]), spanned), strict=True):
-                matrices[name].data.copy_(matrix)  # which calls of this pass hold already
-        self.near, self.spanned = True, {}
+        matrices = [side.matrix for side in self.sides.values() if side.matrix is not None]
+        for shape in dict.fromkeys(matrix.shape for matrix in matrices):
+            alike = [matrix for matrix in matrices if matrix.shape == shape]
+            some = max(1, ROOM // shape.numel())
+            for part in (alike[first : first + some] for first in range(0, len(alike), some)):
+                spanned = self.world.sum(torch.stack([each[:, : basis_columns(shape[1])] for each in part]))
+                drawn = near(spanned, signs((len(part), *shape), self.draw, self.dtype))
+                for matrix, values in zip(part, drawn, strict=True):
+                    matrix.data.copy_(values)  # which calls of this pass hold already
+        self.near = True
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:
         count = len(self.languages)
@@ -375,19 +368,26 @@ class Engine:
             if piece is not None:
                 self.coverage.look_apart(overheard.again, piece, self.arrangement.tokens_first)
         watched.seen = True
-        if watched.parts is not None and watched.groups is not None:
-            watched.losses = weighed(watched.parts, roots[0], watched.groups)
         self.coverage.look(roots)
         fresh = self.coverage.agree(self.device)
-        if self.coverage.passed and watched.losses is None:
+        if self.coverage.passed and (watched.parts is None or watched.groups is None):
             self.coverage.refuse()
-        if fresh and first is not None and self.order == 1:
+        if fresh and first is not None:
             self.validate()
         if first is not None:
             self.draw_near()
-        if watched.losses is not None:
+        if self.coverage.passed and watched.parts is not None and watched.groups is not None:
             with mode:
-                self._pass_by_group(watched.losses, self.groups, self.train)
+                self._pass_by_group(weighed(watched.parts, roots[0], watched.groups), self.groups, self.train)
+
+
+def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[str, Use]:
+    """Which matrices have a row for each word of a vocabulary, and are those of an output layer, or of no other."""
+    vocabularies = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
+    others = [m for m in model.modules() if not isinstance(m, nn.Embedding)]
+    shared = {id(each) for m in others for each in m._parameters.values()}
+    rows = {name: each for name, each in parameters.items() if each.dim() == 2 and each.shape[0] in vocabularies}
+    return {name: "output" if id(each) in shared else "table" for name, each in rows.items()}
 
 
 def weighed(parts: Tensor, loss: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -410,31 +410,3 @@ def add(sums: Sketches, more: Mapping[str, Tensor], present: Tensor, count: int)
             continue
         rows = sums.setdefault(name, sketch.new_zeros((count, sketch.shape[1])))
         rows.index_add_(0, present, sketch[: len(present)].to(rows.dtype))
-
-
-@contextmanager
-def at_midpoint(parameters: Mapping[str, nn.Parameter], rates: Mapping[str, float]) -> Iterator[None]:
-    """Within, the weights are `w - rate / 2 * gradient`; then they are what they were, bit for bit.
-
-    It holds a copy of this rank's weights.
-
-    Raises
-    ------
-    TrackerError
-        If there are no gradients any more.
-    """
-    listed = {name: parameter for name, parameter in parameters.items() if parameter.grad is not None}
-    if not listed:
-        hint = "commit before they are moved or used up, or take order=1"
-        raise TrackerError("second order needs the step's gradients, and `.grad` is empty", hint=hint)
-    before = {name: local(parameter.detach()).clone() for name, parameter in listed.items()}
-    try:
-        with torch.no_grad():
-            for name, parameter in listed.items():
-                assert parameter.grad is not None
-                local(parameter).sub_(local(parameter.grad).to(parameter.dtype), alpha=rates[name] / 2)
-        yield
-    finally:
-        with torch.no_grad():
-            for name, parameter in listed.items():
-                local(parameter).copy_(before[name])

@@ -12,7 +12,7 @@ class TrackerError(ShapleyMixError):
 
 
 class LanguageError(TrackerError):
-    """A label in the batch is no language of this run, or a language has not been seen for long."""
+    """A label in the batch is no language of this run."""
 
     code = "irds_language"
 

@@ -11,7 +11,7 @@ cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,6 @@ from torch.utils.hooks import RemovableHandle
 from shapleymix_irds.errors import NonFiniteError, TrackerError
 from shapleymix_irds.world import World, is_sharded, local, scalar, share
 
-Group = Iterable[nn.Parameter] | dict[str, Any]  # as optimisers take and have them
 Parameters = Mapping[str, nn.Parameter]
 SAME, SMALL = 1e-2, 1e-3  # of a parameter's norm, and of all: what rounding in bfloat16 changes at most
 
@@ -39,14 +38,11 @@ class Rates:
         clipping.
     grad_scale : float
         What the loss was multiplied with, where `factors` do not take it back.
-    left : mapping of str to float
-        What the optimiser itself will multiply the gradient with before it takes its step.
     """
 
     lrs: Mapping[str, float]
     factors: Mapping[str, float]
     grad_scale: float = 1.0
-    left: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def clipped(
@@ -95,26 +91,8 @@ class Rates:
         whole = self.lr * self.clip
         return {name: lr * self.factors[name] / whole if whole else 1.0 for name, lr in self.lrs.items()}
 
-    @property
-    def moves(self) -> dict[str, float]:
-        """What gradients are multiplied with as they now stand in `.grad`."""
-        return {name: lr * self.left.get(name, 1.0) for name, lr in self.lrs.items()}
 
-
-def learning_rate(lr: float, step: int) -> float:
-    """The learning rate of a step.
-
-    Raises
-    ------
-    TrackerError
-        If it is not finite, or negative.
-    """
-    if not 0 <= float(lr) < math.inf:
-        raise TrackerError(f"step {step}: commit has lr={float(lr)}, expected 0 or more")
-    return float(lr)
-
-
-def numbered(groups: Sequence[Any], parameters: Parameters) -> dict[str, int]:
+def numbered(groups: Sequence[Mapping[str, Any]], parameters: Parameters) -> dict[str, int]:
     """In which group each trained parameter of the model is.
 
     Raises
@@ -125,8 +103,7 @@ def numbered(groups: Sequence[Any], parameters: Parameters) -> dict[str, int]:
     names = {id(parameter): name for name, parameter in parameters.items()}
     found: dict[str, int] = {}
     for number, group in enumerate(groups):
-        listed = group["params"] if isinstance(group, dict) else group
-        for parameter in [listed] if isinstance(listed, Tensor) else listed:
+        for parameter in group["params"]:
             name = names.get(id(parameter))
             if name is None and parameter.requires_grad:
                 told = f"parameter group {number} has one of shape {tuple(parameter.shape)} that is not the model's"
@@ -138,25 +115,6 @@ def numbered(groups: Sequence[Any], parameters: Parameters) -> dict[str, int]:
             hint = "freeze it (requires_grad_(False)) before the tracker is made, or give it a group"
             raise TrackerError(f"parameter {name!r} is trained, but is in no parameter group", hint=hint)
     return found
-
-
-def rates_by_parameter(
-    lr: float | Sequence[float], groups: Mapping[str, int], count: int, step: int
-) -> dict[str, float]:
-    """Learning rates by parameter from those of the `count` parameter groups, in their order; one number is for all.
-
-    Raises
-    ------
-    TrackerError
-        If there are not as many rates as groups, or one of them cannot be.
-    """
-    if not isinstance(lr, Sequence):
-        return dict.fromkeys(groups, learning_rate(lr, step))
-    if len(lr) != count:
-        hint = "give the tracker parameter_groups=, and commit one rate for each, in their order"
-        raise TrackerError(f"step {step}: commit has {len(lr)} learning rates for {count} parameter groups", hint=hint)
-    rates = [learning_rate(rate, step) for rate in lr]
-    return {name: rates[number] for name, number in groups.items()}
 
 
 # -- norms of gradients --------------------------------------------------------------------------------------------
@@ -284,8 +242,7 @@ class Following:
         self.before, self.after, self.met = None, None, {}
 
     def check(self, parameters: Parameters) -> None:
-        """Refuse optimisers whose groups are not those of the model, or have no rate."""
-        self._rates(0)
+        """Refuse optimisers whose groups are not those of the model."""
         numbered(self._groups(), parameters)
 
     def note(self, parameters: Parameters) -> None:
@@ -336,16 +293,15 @@ class Following:
         """
         assert self.before is not None
         assert self.after is not None
-        groups, owners, rates = numbered(self._groups(), parameters), self._owners(), self._rates(step)
+        groups, owners = numbered(self._groups(), parameters), self._owners()
+        rates = [float(group["lr"]) for group in self._groups()]
         scales = {name: self.met.get(owners[groups[name]]) for name in parameters}
         met = {name: scale for name, scale in scales.items() if scale is not None}
         before, after = (norms(squared, parameters, self.world) for squared in (self.before, self.after))
         measured = factors({name: before[name] for name in met}, {name: after[name] for name in met}, groups, step)
-        left = {name: 1 / met.get(name, 1.0) for name in parameters}
         return Rates(
             {name: rates[groups[name]] if name in met else 0.0 for name in parameters},
-            {name: measured.get(name, 0.0) * left[name] for name in parameters},
-            left=left,
+            {name: measured.get(name, 0.0) / met.get(name, 1.0) for name in parameters},
         )
 
     def _groups(self) -> list[dict[str, Any]]:
@@ -355,30 +311,11 @@ class Following:
         """The optimiser of each group."""
         return [n for n, optimizer in enumerate(self.optimizers) for _ in optimizer.param_groups]
 
-    def _rates(self, step: int) -> list[float]:
-        for number, group in enumerate(self._groups()):
-            if group.get("lr") is None or group.get("maximize"):
-                what = "no learning rate of its own" if group.get("lr") is None else "maximize=True"
-                hint = "give it a learning rate, and a loss that falls; or call `commit` yourself"
-                raise TrackerError(f"parameter group {number} of the optimisers has {what}", hint=hint)
-        return [learning_rate(float(group["lr"]), step) for group in self._groups()]
 
-
-def unwrapped(optimizer: object) -> Optimizer:
-    """The optimiser inside of what others wrap around it.
-
-    Raises
-    ------
-    TrackerError
-        If there is none.
-    """
+def unwrapped(optimizer: Any) -> Optimizer:
+    """The optimiser inside of what others wrap around it."""
     inner = getattr(optimizer, "optimizer", None)
-    if isinstance(inner, Optimizer):
-        return unwrapped(inner)
-    if not isinstance(optimizer, Optimizer):
-        kind = type(optimizer).__name__
-        raise TrackerError(f"follow was given a {kind}, expected optimisers of torch.optim", hint=_ITSELF)
-    return optimizer
+    return unwrapped(inner) if isinstance(inner, Optimizer) else optimizer
 
 
 _ITSELF = "clip the norm of all gradients, or of a parameter group; a loop of another kind calls `commit` itself"

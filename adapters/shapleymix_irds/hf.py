@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -54,22 +53,21 @@ class IRDSArguments:
     ----------
     languages : sequence of str
         Names of the K languages.
-    val : mapping of str to Examples, or Examples, optional
-        Validation examples with `input_ids` (and `labels`, else every token is a label): of each language, or of all
-        with their language in the column. None: validation-free, for data that are seen once.
+    val : mapping of str to Examples, optional
+        Validation examples of each language, with `input_ids` (and `labels`, else every token is a label). None:
+        validation-free, for data that are seen once.
     column : str
-        The column of the datasets with the language: a name or number for an example, or a list with one for each
-        token of packed examples.
+        The column of the training examples with the language: a name or number for an example, or a list with one for
+        each token of packed examples.
     out : str or os.PathLike[str], optional
         Folder for `sv_raw.csv`, `sv.csv` and the log of evaluations; None: the trainer's `output_dir`.
     """
 
     languages: Sequence[str]
-    val: Mapping[str, Examples] | Examples | None = None
+    val: Mapping[str, Examples] | None = None
     column: str = "lang"
     every: int | Literal["auto"] = "auto"
     engine: EngineName = "auto"
-    order: Literal[1, 2] = 1
     out: str | os.PathLike[str] | None = None
     options: Options = field(default_factory=Options)
 
@@ -178,36 +176,15 @@ def label_tokens(example: Example, column: str = "lang") -> dict[str, list[Any]]
 # -- validation ----------------------------------------------------------------------------------------------------
 
 
-def validation_of(
-    val: Mapping[str, Examples] | Examples | None, languages: Sequence[str], column: str
-) -> dict[str, tuple[Inputs, Tensor]] | None:
+def validation_of(val: Mapping[str, Examples] | None) -> dict[str, tuple[Inputs, Tensor]] | None:
     """Padded sequences and labels of each language.
 
     Raises
     ------
-    LanguageError
-        If an example is of no language.
     TrackerError
         If an example has no tokens.
     """
-    if val is None:
-        return None
-    parts: Any = val if isinstance(val, Mapping) else _by_language(val, languages, column)
-    return {str(name): _sequences(list(examples), str(name)) for name, examples in parts.items()}
-
-
-def _by_language(examples: Examples, languages: Sequence[str], column: str) -> dict[str, list[Example]]:
-    """Examples by the language in their column, a name or number."""
-    parts: dict[str, list[Example]] = defaultdict(list)
-    for number, example in enumerate(examples):
-        value = example.get(column)
-        if isinstance(value, int) and 0 <= value < len(languages):
-            value = languages[value]
-        if not isinstance(value, str):
-            hint = f"give one language in {column!r}, or a dictionary of examples by language"
-            raise LanguageError(f"validation example {number} has the language {value!r} in {column!r}", hint=hint)
-        parts[value].append(example)
-    return parts
+    return None if val is None else {name: _sequences(list(examples), name) for name, examples in val.items()}
 
 
 def _sequences(examples: list[Example], language: str) -> tuple[dict[str, Tensor], Tensor]:
@@ -261,7 +238,7 @@ class IRDSTrainerMixin(Base):
         self.step_tokens: int | None = None
         super().__init__(*args, **kwargs)
         _check(self, irds)
-        self.validation = validation_of(irds.val, irds.languages, irds.column)
+        self.validation = validation_of(irds.val)
         self.data_collator: Any = LanguageCollator(self.data_collator, tuple(irds.languages), irds.column)
         # a class for this trainer alone, since a trainer that restores callbacks makes new ones by their class
         self.add_callback(type(NAME, (IRDSCallback,), {"trainer": self})())
@@ -285,7 +262,6 @@ class IRDSTrainerMixin(Base):
             val=self.validation,
             every=told.every,
             engine=told.engine,
-            order=told.order,
             loss_fn=causal_loss(model),
             out=self.results,
             options=options,

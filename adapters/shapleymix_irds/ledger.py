@@ -24,7 +24,7 @@ from scipy.special import ndtri, stdtrit
 from shapleymix.errors import Location
 from shapleymix.files import atomic_write
 from shapleymix.tables.transfer import TransferMatrix
-from shapleymix_irds.errors import LanguageError, ResumeError, TrackerError
+from shapleymix_irds.errors import ResumeError, TrackerError
 
 Array = NDArray[np.float64]
 Kind = Literal["raw", "calibrated"]
@@ -42,9 +42,7 @@ class Evaluation:
     step, weight, lr, clip : int or float
         The step's number, the number of steps that it stands for, the learning rate, and the coefficient of clipping.
     gram : Array (K, K)
-        Products <h_j, g_i>, row i the source; 0 where not known.
-    cover : Array (K, K)
-        Tokens of source i for which column j is known.
+        Products <h_j, g_i>, row i the source; NaN where not known.
     tokens : Array (K,)
         Training tokens by language.
     val_losses : Array (K,)
@@ -56,15 +54,13 @@ class Evaluation:
     lr: float
     clip: float
     gram: Array
-    cover: Array
     tokens: Array
     val_losses: Array
 
     @property
     def contribution(self) -> Array:
-        """What is added to phi: weight * lr * clip * Gram, where a part of the tokens is covered scaled up."""
-        share = np.divide(self.tokens[:, None], self.cover, out=np.zeros_like(self.gram), where=self.cover > 0)
-        return self.weight * self.lr * self.clip * self.gram * share
+        """What is added to phi: weight * lr * clip * Gram."""
+        return self.weight * self.lr * self.clip * np.nan_to_num(self.gram)
 
 
 @dataclass
@@ -146,19 +142,18 @@ class Ledger:
         Squared differences of one contribution to the next.
     exposure, known : Array
         Weighted tokens of each source, and those for which a column is known.
-    unseen : list of int
-        For each language, how many evaluations in a row had no token of it.
+    tokens : Array (K,)
+        Tokens of each source in all evaluations.
     """
 
     languages: int
     count: int = 0
-    unseen: list[int] = field(default_factory=list)
     blocks: Blocks = field(default_factory=Blocks)
 
     def __post_init__(self) -> None:
         shape = (self.languages, self.languages)
         self.total, self.last, self.squares, self.exposure, self.known = (np.zeros(shape) for _ in SUMS)
-        self.unseen = self.unseen or [0] * self.languages
+        self.tokens = np.zeros(self.languages)
 
     def add(self, evaluation: Evaluation) -> None:
         """Book an evaluation."""
@@ -170,22 +165,9 @@ class Ledger:
         self.total = self.total + contribution
         exposure = evaluation.weight * evaluation.lr * evaluation.tokens[:, None] * np.ones_like(contribution)
         self.exposure = self.exposure + exposure
-        self.known = self.known + np.where((evaluation.cover == 0) & (evaluation.tokens[:, None] > 0), 0.0, exposure)
-        self.unseen = [0 if n > 0 else old + 1 for n, old in zip(evaluation.tokens, self.unseen, strict=True)]
+        self.known = self.known + np.where(np.isnan(evaluation.gram), 0.0, exposure)
+        self.tokens = self.tokens + evaluation.tokens
         self.count += 1
-
-    def check_seen(self, languages: Sequence[str], limit: int, step: int) -> None:
-        """Refuse to go on where a language has not been seen in so many evaluations.
-
-        Raises
-        ------
-        LanguageError
-            Naming the step and the language.
-        """
-        for name, count in zip(languages, self.unseen, strict=True):
-            if count >= limit:
-                hint = "leave it out of the tracker's languages, or raise Options(unseen_limit=...)"
-                raise LanguageError(f"step {step}: no token of {name!r} in {count} evaluations", hint=hint)
 
     @property
     def correction(self) -> Array:
@@ -211,7 +193,7 @@ class Ledger:
         """JSON-ready; floats read back exactly."""
         tables = {name: getattr(self, name).tolist() for name in SUMS}
         blocks = {"sums": [each.tolist() for each in self.blocks.sums]}
-        return {"languages": self.languages, "count": self.count, "unseen": self.unseen, "blocks": blocks, **tables}
+        return {"count": self.count, "tokens": self.tokens.tolist(), "blocks": blocks, **tables}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Ledger:
@@ -222,10 +204,10 @@ class Ledger:
         ValueError
             If tables are of another shape.
         """
-        K = len(document["unseen"])
+        K = len(document["tokens"])
         blocks = Blocks([np.array(each, dtype=np.float64) for each in document["blocks"]["sums"]])
-        found = cls(K, int(document["count"]), list(document["unseen"]), blocks)
-        for name in SUMS:
+        found = cls(K, int(document["count"]), blocks)
+        for name in ("tokens", *SUMS):
             setattr(found, name, np.array(document[name], dtype=np.float64))
         if any(table.shape != (K, K) for table in (*blocks.sums, *(getattr(found, name) for name in SUMS))):
             raise ValueError(f"expected tables of {K} by {K} languages")
@@ -252,7 +234,7 @@ class Losses:
         return np.array([self.start.get(name, nan) - self.latest.get(name, nan) for name in languages])
 
 
-VERSION = 2  # of the state in a checkpoint
+VERSION = 3  # of the state in a checkpoint
 
 
 def read_state(state: Mapping[str, object], mine: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,7 +279,7 @@ def transfer_matrix(
     kind : {"raw", "calibrated"}
         Raw is phi as summed; calibrated is column j scaled so that it sums to the measured drop of loss j.
     about : dict
-        Provenance to add (N, D, engine, order, ...).
+        Provenance to add (N, D, engine, ...).
 
     Raises
     ------
@@ -334,7 +316,7 @@ def _check_estimated(ledger: Ledger, languages: tuple[str, ...]) -> None:
     if ledger.count == 0:
         hint = "lower `every`, or train for longer"
         raise TrackerError("no step has been evaluated yet, so there is no SV matrix", hint=hint)
-    absent = [name for name, count in zip(languages, ledger.unseen, strict=True) if count == ledger.count]
+    absent = [name for name, tokens in zip(languages, ledger.tokens, strict=True) if tokens == 0]
     if absent:
         hint = "train for longer, evaluate more steps, or leave it out of the tracker's languages"
         raise TrackerError(f"no token of {', '.join(absent)} in any of {ledger.count} evaluations", hint=hint)
@@ -359,9 +341,8 @@ def _check_calibration(phi: Array, losses: Losses, languages: tuple[str, ...]) -
         raise TrackerError(f"the SV matrix cannot be calibrated: {'; '.join(faults)}", hint=hint)
 
 
-SEGMENT = 100  # evaluations a file, or fewer
-ROWS = 2**20  # of which a file has not more, since one that is not full is written again at each checkpoint
-COLUMNS = ("step", "weight", "lr", "clip", "source", "target", "gram", "cover", "tokens", "val_loss")
+ROWS = 2**18  # that wait at most: what is not in a file when a run is killed is made again from its checkpoint
+COLUMNS = ("step", "weight", "lr", "clip", "source", "target", "gram", "tokens", "val_loss")
 
 
 class EvaluationLog:
@@ -375,9 +356,7 @@ class EvaluationLog:
 
     def __init__(self, folder: str | os.PathLike[str], languages: Sequence[str]) -> None:
         self.folder, self.languages = Path(folder), tuple(languages)
-        self.pairs = len(self.languages) ** 2
-        self.full = min(SEGMENT, max(1, ROWS // self.pairs)) * self.pairs
-        self.waiting: pl.DataFrame | None = None
+        self.waiting: list[pl.DataFrame] = []
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -385,31 +364,26 @@ class EvaluationLog:
             raise TrackerError(f"the log cannot be written: {error.strerror}", location=place) from error
 
     def add(self, evaluation: Evaluation) -> None:
-        """Log an evaluation; a full segment is written."""
-        frame = _frame(evaluation, self.languages)
-        self.waiting = frame if self.waiting is None else pl.concat([self.waiting, frame])
-        if self.waiting.height >= self.full:
+        """Log an evaluation."""
+        self.waiting.append(_frame(evaluation, self.languages))
+        if sum(frame.height for frame in self.waiting) >= ROWS:
             self.flush()
-            self.waiting = None
 
     def flush(self) -> None:
-        """Write the segment that is not full yet, in place of what was written of it before."""
-        if self.waiting is not None:
-            buffer = io.BytesIO()
-            self.waiting.write_parquet(buffer)
-            path = self.folder / f"evaluations-{self.waiting['step'][0]:09d}.parquet"
-            atomic_write(path, buffer.getvalue(), force=True)
+        """Write what waits, into a segment of its own."""
+        if self.waiting:
+            self._write(pl.concat(self.waiting))
+            self.waiting = []
 
     def cut(self, step: int) -> None:
-        """Forget evaluations from `step` on: they are made again after a resume, into the same segments.
+        """Forget evaluations from `step` on: they are made again after a resume.
 
         Raises
         ------
         ResumeError
             If the folder holds the log of a run with other languages, or a file of it cannot be read.
         """
-        self.flush()
-        self.waiting = None
+        self.waiting = []
         for path in segments(self.folder):
             frame = _read(path)
             if set(frame["source"].unique()) != set(self.languages):
@@ -419,12 +393,13 @@ class EvaluationLog:
             kept = frame.filter(pl.col("step") < step)
             if kept.height == 0:
                 path.unlink()
-                continue
-            self.waiting = kept
-            if kept.height < frame.height:
-                self.flush()
-        if self.waiting is not None and self.waiting.height >= self.full:
-            self.waiting = None
+            elif kept.height < frame.height:
+                self._write(kept)
+
+    def _write(self, frame: pl.DataFrame) -> None:
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        atomic_write(self.folder / f"evaluations-{frame['step'][0]:09d}.parquet", buffer.getvalue(), force=True)
 
 
 def segments(folder: str | os.PathLike[str]) -> list[Path]:
@@ -432,41 +407,11 @@ def segments(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(Path(folder).glob("evaluations-" + 9 * "[0-9]" + "*.parquet"))
 
 
-def read_log(folder: str | os.PathLike[str]) -> tuple[tuple[str, ...], list[Evaluation]]:
-    """Languages, and the logged evaluations in their order.
-
-    Raises
-    ------
-    TrackerError
-        If there is no log in the folder.
-    """
-    frames = [_read(path) for path in segments(folder)]
-    if not frames:
-        raise TrackerError("holds no log of evaluations", location=Location(file=str(folder)))
-    languages, found = tuple(frames[0]["source"].unique(maintain_order=True)), []
-    n = len(languages)
-    for block in pl.concat(frames).iter_slices(n * n):  # not by steps: half a step may come again
-        step, weight, lr, clip = block.select("step", "weight", "lr", "clip").row(0)
-        wide = (block[name].to_numpy().reshape(n, n) for name in ("gram", "cover", "tokens", "val_loss"))
-        gram, cover, tokens, val_losses = wide
-        found.append(Evaluation(step, weight, lr, clip, gram, cover, tokens[:, 0], val_losses[0]))
-    return languages, found
-
-
-def replay(folder: str | os.PathLike[str]) -> tuple[tuple[str, ...], Ledger]:
-    """Make the accounts again from a log; errors are those of `read_log`."""
-    languages, evaluations = read_log(folder)
-    ledger = Ledger(len(languages))
-    for evaluation in evaluations:
-        ledger.add(evaluation)
-    return languages, ledger
-
-
 def _frame(evaluation: Evaluation, languages: Sequence[str]) -> pl.DataFrame:
     n, names = len(languages), np.array(languages, dtype=object)
     columns = {name: np.repeat(getattr(evaluation, name), n * n) for name in ("step", "weight", "lr", "clip")}
     columns |= {"source": np.repeat(names, n), "target": np.tile(names, n)}
-    columns |= {"gram": evaluation.gram.ravel(), "cover": evaluation.cover.ravel()}
+    columns |= {"gram": evaluation.gram.ravel()}
     columns |= {"tokens": np.repeat(evaluation.tokens, n), "val_loss": np.tile(evaluation.val_losses, n)}
     return pl.DataFrame(columns, schema_overrides={"step": pl.Int64, "source": pl.String, "target": pl.String})
 

@@ -40,7 +40,7 @@ class IRDSCallback(Callback):
     Parameters
     ----------
     languages, val, **settings : as for `IRDS`
-        The tracker's own settings: every, engine, order, options.
+        The tracker's own settings: every, engine, options.
     lang : str, int or callable
         Where a batch has its labels: a key or a place in it, or a function of the batch. A label is a language's
         index or name, for each sequence (B,), or for each token (B, S).

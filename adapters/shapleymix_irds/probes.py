@@ -20,7 +20,17 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.calls import READERS, Routes, Use, View, broadcast_shape, leaves, view_of
-from shapleymix_irds.sketches import Labels, Side, Units, basis_columns, is_stack, matrix_sketch, signs, sorted_units
+from shapleymix_irds.sketches import (
+    Labels,
+    Side,
+    Units,
+    basis_columns,
+    folded,
+    is_stack,
+    matrix_sketch,
+    signs,
+    sorted_units,
+)
 from shapleymix_irds.world import differentiate, tidy, whole_names
 
 if TYPE_CHECKING:
@@ -44,21 +54,21 @@ class MatrixProbe(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, x: Tensor, dummy: Tensor, *rest: Any) -> Tensor:
-        groups, slots, matrix, ctx.flipped, ctx.padding, ctx.outputs, ctx.axis = rest
-        ctx.save_for_backward(x, groups, slots, matrix)
+        groups, slots, matrix, signs, ctx.flipped, ctx.padding, ctx.outputs, ctx.rows = rest
+        ctx.save_for_backward(x, groups, slots, matrix, signs)
         ctx.count, ctx.dtype = dummy.shape[0], dummy.dtype
         return y.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, groups, slots, matrix = ctx.saved_tensors
+        x, groups, slots, matrix, signs = ctx.saved_tensors
         sketch = None
         if not is_silent(ctx):
             with unwatched():
                 left, right = operands(x, grads[0], ctx.flipped, ctx.padding)
-                units = Units(groups, slots)
-                sketch = matrix_sketch(left, right, units, ctx.count, ctx.outputs, matrix, ctx.axis).to(ctx.dtype)
-        return grads[0], None, sketch, *([None] * 7)
+                side = matrix, signs, ctx.rows
+                sketch = matrix_sketch(left, right, Units(groups, slots), ctx.count, ctx.outputs, *side).to(ctx.dtype)
+        return grads[0], None, sketch, *([None] * 8)
 
 
 class VectorProbe(torch.autograd.Function):
@@ -70,21 +80,22 @@ class VectorProbe(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, x: Tensor | None, dummy: Tensor, groups: Tensor, *rest: Any) -> Tensor:
-        ctx.save_for_backward(x, groups)
-        ctx.shape, ctx.norm, ctx.eps, ctx.times = rest
+        signs, ctx.rows, ctx.shape, ctx.norm, ctx.eps, ctx.times = rest
+        ctx.save_for_backward(x, groups, signs)
         ctx.count, ctx.dtype = dummy.shape[0], dummy.dtype
         return y.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, groups = ctx.saved_tensors
+        x, groups, signs = ctx.saved_tensors
         sketch = None
         if not is_silent(ctx):
             with unwatched():
                 delta = grads[0].to(torch.promote_types(grads[0].dtype, torch.float32))
                 delta = delta if x is None else delta * _normalised(x, ctx.norm, ctx.shape, ctx.eps)
-                sketch = by_group(delta, groups, ctx.count, ctx.shape, ctx.times).to(ctx.dtype)
-        return grads[0], None, sketch, *([None] * 5)
+                whole = by_group(delta, groups, ctx.count, ctx.shape, ctx.times)
+                sketch = folded(whole, signs, ctx.rows).to(ctx.dtype)
+        return grads[0], None, sketch, *([None] * 7)
 
 
 class Cut(torch.autograd.Function):
@@ -170,7 +181,7 @@ def expert_sketch(use: Use, view: View, x: Tensor, delta: Tensor, labels: Labels
     left, right = operands(x, delta, (use.kind != "matrix") != view.turned, -1)
     units = sorted_units(owners * labels.count + groups, experts * labels.count)
     parts = left[: len(groups)], right[: len(groups)]
-    found = matrix_sketch(*parts, units, experts * labels.count, 0, side.matrix)
+    found = matrix_sketch(*parts, units, experts * labels.count, 0, side.matrix, side.signs, side.rows)
     return found.view(experts, labels.count, -1).transpose(0, 1).flatten(1)
 
 
@@ -189,7 +200,7 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
     if use.kind in ("matrix", "flipped", "table"):
         assert x is not None
         units, left, right = labels.units(x), *operands(x, delta, use.kind == "flipped", use.padding)
-        return matrix_sketch(left, right, units, labels.count, shape[0], None).view(-1, *shape)
+        return matrix_sketch(left, right, units, labels.count, shape[0]).view(-1, shape[1], shape[0]).mT
     groups, times = labels.spread()
     norm = NORMS.get(use.kind, 0)
     axes = shape if norm else broadcast_shape(use.weight)
@@ -257,14 +268,14 @@ class Book:
         return engine.passing or name in engine.coverage.passed or name in engine.arrangement.copies
 
     def note(self, place: Place, x: Tensor, flipped: bool) -> None:
-        """Before sides are final: random sums of some rows of inputs, where those are what is multiplied with M."""
+        """Before sides are final: add random sums of some rows of inputs to M, where those are what it multiplies."""
         matrix, engine = place.side.matrix, self.engine
-        if matrix is None or engine.near or torch.compiler.is_compiling() or not place.side.of_inputs(x, flipped):
+        if matrix is None or engine.near or torch.compiler.is_compiling() or flipped or not x.is_floating_point():
             return
         rows = x.detach().reshape(-1, x.shape[-1])
         rows = rows[:: max(1, len(rows) // NOTED)].to(matrix.dtype)
-        found = rows.T @ signs((len(rows), basis_columns(matrix.shape[1])), engine.mixing, matrix.dtype)
-        engine.spanned[place.name] = engine.spanned.get(place.name, 0) + found
+        count = basis_columns(matrix.shape[1])
+        matrix.data[:, :count] += rows.T @ signs((len(rows), count), engine.mixing, matrix.dtype)
 
 
 class Watching(TorchFunctionMode):
@@ -339,16 +350,17 @@ class Watching(TorchFunctionMode):
             assert use.x is not None
             x, flipped, units = use.x.detach(), (use.kind == "flipped") != view.turned, labels.units(use.x)
             book.note(place, x, flipped)
-            rest: tuple[Any, ...] = (side.matrix, flipped, use.padding, side.shape[0], side.axis)
-            if side.matrix is not None and book.engine.near and side.of_inputs(x, flipped):
-                x, rest = x @ side.matrix.to(x.dtype), (None, True, *rest[2:])  # while x is at hand
+            matrix = side.matrix
+            if matrix is not None and book.engine.near and x.is_floating_point() and not flipped:
+                x, matrix = x @ matrix.to(x.dtype), None  # while x is at hand
+            rest = (matrix, side.signs, flipped, use.padding, side.outputs, side.rows)
             y = MatrixProbe.apply(y, x, dummy, units.groups, units.slots, *rest)
         else:
             norm = NORMS.get(use.kind, 0)
             shape = torch.Size(side.shape) if norm else broadcast_shape(view.parameter)
             groups, times = labels.spread()
             x = None if use.x is None else use.x.detach()
-            y = VectorProbe.apply(y, x, dummy, groups, shape, norm, use.eps, times)
+            y = VectorProbe.apply(y, x, dummy, groups, side.signs, side.rows, shape, norm, use.eps, times)
         if not torch.compiler.is_compiling():
             probe: Any = y.grad_fn
             probe.silent = partial(book.silent, place.name)

@@ -19,8 +19,9 @@ from shapleymix_irds.errors import TrackerError
 AIM = 500  # evaluations in a run, where the budget allows (relative error about 5% measured at that many)
 
 # What an evaluated step takes beside validation, as a part of a plain step: calls, and a multiplication of a sketch
-# over one of the model's. Measured (CPU, two groups a language): .40 for `tiny`, .47 for `mini`, .60 for `small`, where
-# the share is a third, and .14 where it is .09.
+# over one of the model's. Measured without validation (`bench_irds.py` on a busy CPU): .43 at width 64, .47 at
+# 128, .27 to .40 at 256, .14 to .19 at 512, .14 at 768, and .33 to .58 with exact products; reckoned are .66, .49, .30,
+# .21, .18 and .50.
 CALLS, MULTIPLICATION = 0.1, 1.2
 PASS = 0.5  # of a plain step: a backward pass of one language, where a parameter needs them (K = 8: 4.8 steps measured)
 
@@ -42,8 +43,6 @@ class Options:
         Length of the run, if known: helps `every="auto"` not to evaluate more often than is useful.
     ignore_index : int
         Labels in `y` that carry no loss (they are not counted as tokens).
-    unseen_limit : int
-        Number of consecutive evaluations without a token of a language after which an error is raised.
     side : int
         Numbers that each row of a matrix's gradient is brought to, r, and four times as many in embeddings and the
         output layer (engine "sketch"; see `sketches`).
@@ -52,11 +51,6 @@ class Options:
     pass_tokens : int
         Validation tokens that pass the model at a time, at most, or one sequence: no more than you train with, so that
         they take no more memory.
-
-    Raises
-    ------
-    TrackerError
-        Naming a setting that is below 1, or an overhead of 0.
     """
 
     seed: int = 0
@@ -64,22 +58,13 @@ class Options:
     overhead: float = 0.05
     total_steps: int | None = None
     ignore_index: int = -100
-    unseen_limit: int = 50
     side: int = 32
     measure_sequences: int = 64
     pass_tokens: int = 8192
 
-    def __post_init__(self) -> None:
-        for name in ("val_sequences", "total_steps", "unseen_limit", "side", "measure_sequences"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise TrackerError(f"Options: {name} is {value!r}: it must be a whole number from 1 on")
-        if not self.overhead > 0:
-            raise TrackerError(f"Options: overhead is {self.overhead!r}: it must be above 0")
 
-
-def check_settings(languages: Sequence[str], every: object, engine: str, order: int, free: bool) -> None:
-    """Refuse settings of `IRDS` that cannot be meant; `free` says that there is no validation set.
+def check_settings(languages: Sequence[str], every: object, engine: str) -> None:
+    """Refuse settings of `IRDS` that cannot be meant.
 
     Raises
     ------
@@ -92,9 +77,6 @@ def check_settings(languages: Sequence[str], every: object, engine: str, order: 
         raise TrackerError(f"every is {every!r}: it must be 'auto' or a whole number from 1 on")
     if engine not in ("auto", "sketch", "exact"):
         raise TrackerError(f"engine is {engine!r}: it must be 'auto', 'sketch' or 'exact'")
-    if order not in (1, 2) or (order == 2 and free):
-        hint = "second order needs validation sequences: give `val`, or take order=1"
-        raise TrackerError(f"order is {order!r}: it must be 1, or with validation sequences 2", hint=hint)
 
 
 @dataclass(frozen=True)

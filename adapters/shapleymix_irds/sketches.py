@@ -2,22 +2,24 @@
 
 Legend: B sequences of S tokens, G groups (languages, or their halves); a call's rows are U units of n rows each, and
 a unit is of one group. Ids of tokens always come as (B, S); activations as (B, S, ...), or, in models with the tokens'
-axis in front (Megatron), as (S, B, ...).
+axis in front (Megatron), as (S, B, ...). A matrix has O outputs, I inputs, and r columns of M.
 
 A matrix's gradient is `sum_t delta_t a_t^T` over tokens t. Its axis of inputs (I) is multiplied with a matrix M (I, r),
-so that a token costs (O + I) r multiplications instead of O I. At first M has random signs over sqrt(r), and products
-of sketches are right on the average, since `E[M M^T]` is the unit matrix. `near` makes most columns a basis Q of what
-rows of inputs span, where products are exact, and leaves signs for the rest, `(1 - Q Q^T) S`: still right on the
-average, with about a sixth of the error. A matrix that is too small to gain from it stays whole, and so do vectors, and
-everything where r is 0: products are then exact. A parameter's M is the same on every rank and in all of its uses.
+so that a token costs (O + I) r multiplications instead of O I. With random signs over sqrt(r) products of sketches are
+right on the average, since `E[M M^T]` is the unit matrix. `near` makes most columns a basis Q of what rows of inputs
+span, where products are exact, and leaves signs for the rest, `(1 - Q Q^T) S`: still right on the average, with about
+a sixth of the error. Where a model's sketches would have more numbers than `NUMBERS` a language, the axis of outputs is
+folded: rows are added up in a few sums, each with a random sign, which is right on the average, too. Errors of many
+matrices average out in part, so that a large model needs fewer numbers for each.
 
-Legend: O outputs, I inputs, r columns of M.
+A matrix that is too small to gain from M is multiplied with none, and where r is 0 products are exact. M and the signs
+of a parameter are the same on every rank and in all of its uses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -194,65 +196,98 @@ def sorted_units(groups: Tensor, count: int) -> Units:
     return Units(owner.clamp(max=count - 1), slots)
 
 
-ROOM = 2**22  # numbers of sketches that are held at a time
+ROOM = 2**22  # numbers that are made at a time
+NUMBERS = 400_000  # of the sketches of one language, in all
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
-WHOLE = 2**20  # numbers of an embedding whose products are exact, since its rows are only added up
+NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
 Use = Literal["matrix", "output", "table"]
-MORE: dict[Use, int] = {"matrix": 1, "output": 4, "table": 16}  # columns: most of the error is in the output layer's
+COLUMNS: dict[Use, int] = {"matrix": 1, "output": 4, "table": 4}  # times r: most of the error is in the output layer's
+SHARES: dict[Use, int] = {"matrix": 1, "output": 16, "table": 16}  # of `NUMBERS`
 
 
-@dataclass(frozen=True)
+@dataclass
 class Side:
-    """The sketch of one parameter's gradient: which of its axes is multiplied with a matrix.
+    """The sketch of one parameter's gradient, (r, O) by language, or (r, rows) where it is folded.
 
     Attributes
     ----------
     shape : tuple of int
         Of the parameter.
-    matrix : Tensor, optional
-        M; None: the gradient stays whole.
-    axis : int
-        -1, or -2 where a sketch of the last axis would be too large (the output layer of a large vocabulary).
+    columns, rows : int
+        r, and to how many rows outputs are folded; 0: that axis stays as it is.
+    matrix, signs : Tensor, optional
+        M (I, r), and the signs of outputs (O,), once they are drawn.
     """
 
     shape: tuple[int, ...]
+    columns: int = 0
+    rows: int = 0
     matrix: Tensor | None = None
-    axis: int = -1
+    signs: Tensor | None = None
+
+    @property
+    def outputs(self) -> int:
+        """O; all of a parameter that is no matrix."""
+        return self.shape[-2] if is_matrix(self.shape) else math.prod(self.shape)
 
     @property
     def numbers(self) -> int:
         """Numbers of a sketch."""
-        whole = math.prod(self.shape)
-        return whole if self.matrix is None else whole // self.matrix.shape[0] * self.matrix.shape[1]
+        whole = math.prod(self.shape) // max(1, self.outputs) * (self.rows or self.outputs)
+        return whole // self.shape[-1] * self.columns if self.columns else whole
 
-    def of_inputs(self, x: Tensor, flipped: bool) -> bool:
-        """Whether inputs x are on the axis that is multiplied, where a weight has them in front or not."""
-        return x.is_floating_point() and flipped == (self.axis == -2)
+    def drawn(self, draw: torch.Generator, dtype: torch.dtype) -> Side:
+        """The same with signs, and room for M."""
+        matrix = torch.zeros(self.shape[-1], self.columns, dtype=dtype, device=draw.device) if self.columns else None
+        folds = signs((self.outputs,), draw, dtype) if self.rows else None
+        return replace(self, matrix=matrix, signs=folds)
 
     def sketch(self, grads: Tensor) -> Tensor:
         """Sketches (..., numbers) of whole gradients (..., *shape), the same as their tokens would have given."""
         grads = grads.to(torch.promote_types(grads.dtype, torch.float32))
-        if self.matrix is not None:
-            matrix = self.matrix.to(grads.dtype)
-            grads = (grads @ matrix).mT if self.axis == -1 else matrix.T @ grads
-        return grads.reshape(*grads.shape[: grads.dim() - len(self.shape)], self.numbers)
+        before = grads.shape[: grads.dim() - len(self.shape)]
+        if not is_matrix(self.shape):
+            return folded(grads.reshape(*before, self.outputs), self.signs, self.rows)
+        grads = grads if self.matrix is None else grads @ self.matrix.to(grads.dtype)
+        return folded(grads.mT, self.signs, self.rows).reshape(*before, self.numbers)
 
 
-def columns_of(shape: tuple[int, ...], columns: int, use: Use = "matrix") -> int:
-    """r for a parameter, of which others have `columns`; 0: it stays whole."""
-    if columns == 0 or (use == "table" and math.prod(shape) <= WHOLE) or not (len(shape) == 2 or is_stack(shape)):
-        return 0
-    r = columns * MORE[use]
-    return r if r * (shape[-1] + shape[-2]) < shape[-1] * shape[-2] else 0
+def sides_of(shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, Use], columns: int) -> dict[str, Side]:
+    """The sides of a model's parameters, before they are drawn; those that are not told of are used as matrices.
+
+    Parameters
+    ----------
+    columns : int
+        r; 0: products are exact.
+    """
+    shares = {name: SHARES[uses.get(name, "matrix")] for name in shapes}
+    each = NUMBERS / max(1, sum(shares.values()))
+    return {
+        name: side_of(shape, columns, uses.get(name, "matrix"), each * shares[name]) for name, shape in shapes.items()
+    }
 
 
-def side_of(shape: tuple[int, ...], r: int, draw: torch.Generator, dtype: torch.dtype = torch.float32) -> Side:
-    """The side of a parameter with r columns of random signs, whatever calls it is used in; 0: it stays whole."""
-    if r == 0:
+def side_of(shape: tuple[int, ...], columns: int, use: Use = "matrix", most: float = math.inf) -> Side:
+    """The side of one parameter, of not many more than so many numbers."""
+    if columns == 0:
         return Side(shape)
-    axis = -2 if math.prod(shape[:-1]) * r > ROOM and len(shape) == 2 and shape[-2] > shape[-1] else -1
-    return Side(shape, signs((shape[axis], r), draw, dtype) * r**-0.5, axis)
+    r, numbers = columns * COLUMNS[use], math.prod(shape)
+    gains = is_matrix(shape) and r * (shape[-1] + shape[-2]) < shape[-1] * shape[-2]
+    side = Side(shape, r if gains and not (use == "table" and numbers <= most) else 0)
+    times = math.ceil(side.numbers / most)  # a table's rows are only added up, be they as long as they are
+    # an odd number, so that no two heads of attention are added up place by place, whose rows are alike
+    return side if times <= 1 else replace(side, rows=math.ceil(side.outputs / times) | 1)
+
+
+def folded(values: Tensor, signs: Tensor | None, rows: int) -> Tensor:
+    """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
+    if signs is None:
+        return values
+    values, whole = values * signs.to(values.dtype), values.shape[-1] // rows * rows
+    sums = values[..., :whole].unflatten(-1, (-1, rows)).sum(-2)
+    sums[..., : values.shape[-1] - whole] += values[..., whole:]
+    return sums
 
 
 def basis_columns(columns: int) -> int:
@@ -260,27 +295,30 @@ def basis_columns(columns: int) -> int:
     return columns - max(1, columns // SIGNS)
 
 
-def near(given: Tensor, spanned: Tensor) -> Tensor:
+def near(spanned: Tensor, given: Tensor) -> Tensor:
     """M (..., I, r): its first columns are a basis of what `spanned` (..., I, r - s) has, others signs on the rest.
 
-    Where `spanned` is 0, it stays as given: random signs.
+    Where `spanned` is 0, all are the signs that are given, (..., I, r).
     """
-    s = given.shape[-1] - spanned.shape[-1]
+    r, s = given.shape[-1], given.shape[-1] - spanned.shape[-1]
     basis = torch.linalg.qr(spanned).Q
-    rest = torch.sign(given[..., -s:]) * s**-0.5
+    rest = given[..., -s:] * s**-0.5
     drawn = torch.cat([basis, rest - basis @ (basis.mT @ rest)], -1)
-    return torch.where((spanned != 0).any(-1, keepdim=True).any(-2, keepdim=True), drawn, given)
+    return torch.where((spanned != 0).any(-1, keepdim=True).any(-2, keepdim=True), drawn, given * r**-0.5)
 
 
-def signs(shape: tuple[int, int], draw: torch.Generator, dtype: torch.dtype) -> Tensor:
+def signs(shape: tuple[int, ...], draw: torch.Generator, dtype: torch.dtype) -> Tensor:
     """Random signs."""
     return torch.randint(0, 2, shape, generator=draw, device=draw.device, dtype=torch.int8).to(dtype) * 2 - 1
 
 
 def share_of_step(sides: Iterable[Side]) -> float:
-    """Multiplications that sketches of these take, over those of a training step (three for each weight)."""
+    """Multiplications that sketches of these take, over those of a training step (three for each weight).
+
+    Those with few columns count `NARROW` times, since they take so much longer.
+    """
     matrices = [side for side in sides if len(side.shape) == 2]
-    costs = [math.prod(s.shape) if s.matrix is None else s.matrix.shape[1] * sum(s.shape) for s in matrices]
+    costs = [NARROW * side.columns * sum(side.shape) or math.prod(side.shape) for side in matrices]
     return sum(costs) / max(3 * sum(math.prod(side.shape) for side in matrices), 1)
 
 
@@ -289,8 +327,20 @@ def is_stack(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and min(shape[1:]) >= STACKED
 
 
+def is_matrix(shape: tuple[int, ...]) -> bool:
+    """Whether a parameter is a matrix, or a stack of them."""
+    return len(shape) == 2 or is_stack(shape)
+
+
 def matrix_sketch(
-    left: Tensor, right: Tensor, units: Units, count: int, outputs: int, matrix: Tensor | None, axis: int = -1
+    left: Tensor,
+    right: Tensor,
+    units: Units,
+    count: int,
+    outputs: int,
+    matrix: Tensor | None = None,
+    signs: Tensor | None = None,
+    rows: int = 0,
 ) -> Tensor:
     """Sketch by group, (count, numbers), of `sum_rows left^T right`.
 
@@ -300,43 +350,38 @@ def matrix_sketch(
         Ids stand for rows of the unit matrix; -1 for a row of zeros.
     outputs : int
         O.
-    matrix, axis : Tensor, optional, and int
-        M, by which the right side is multiplied, or the left one (-2).
+    matrix, signs, rows : Tensor, optional, and int
+        As of a `Side`.
     """
     exact = torch.promote_types(right.dtype, torch.float32)
-    if matrix is not None and axis == -1:
-        left, right = right @ matrix.to(right.dtype), left
-        if right.dim() == 1:
-            return _table(right, left.to(exact), units, count, outputs).mT.flatten(1)
-    elif matrix is not None and left.dim() == 1:
-        left = matrix.to(exact)[left.clamp(min=0)] * (left >= 0)[:, None]
-    elif matrix is not None:
-        left = left @ matrix.to(left.dtype)
+    right = (right if matrix is None else right @ matrix.to(right.dtype)).to(exact)
     if left.dim() == 1:
-        return _table(left, right.to(exact), units, count, outputs).flatten(1)
-    return _core(left.to(exact), right.to(exact), units, count).flatten(1)
+        right = right if signs is None else right * signs.to(exact)[left.clamp(min=0), None]
+        return _table(left, right, units, count, rows or outputs).mT.flatten(1)
+    return _core(right, left.to(exact), units, count, signs, rows).flatten(1)
 
 
-def _core(a: Tensor, b: Tensor, units: Units, count: int) -> Tensor:
-    """`sum_rows a^T b` by group, (count, a's numbers, b's numbers)."""
+def _core(a: Tensor, b: Tensor, units: Units, count: int, signs: Tensor | None, rows: int) -> Tensor:
+    """`sum_rows a^T b` by group, (count, a's numbers, b's numbers or rows that they are folded to)."""
     if units.slots is not None:
         a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (a, b))
     many = len(units.groups)
     a, b = (part.reshape(many, -1 if part.numel() else 0, part.shape[1]) for part in (a, b))
     step = max(1, ROOM // (a.shape[2] * b.shape[2]))
-    core = a.new_zeros((count, a.shape[2], b.shape[2]))
+    core = a.new_zeros((count, a.shape[2], rows or b.shape[2]))
     for first in range(0, many, step):
         part = slice(first, first + step)
-        core.index_add_(0, units.groups[part], torch.bmm(a[part].transpose(1, 2), b[part]))
+        products = torch.bmm(a[part].transpose(1, 2), b[part])
+        core.index_add_(0, units.groups[part], folded(products, signs, rows))
     return core
 
 
-def _table(ids: Tensor, b: Tensor, units: Units, count: int, outputs: int) -> Tensor:
-    """`_core` where a's rows are those of the unit matrix: b's rows are added where ids say."""
+def _table(ids: Tensor, b: Tensor, units: Units, count: int, rows: int) -> Tensor:
+    """Where one side's rows are those of the unit matrix: b's rows are added where ids say, (count, rows, numbers)."""
     if units.slots is not None:
         ids = torch.cat([ids, ids.new_full((1,), -1)])[units.slots]
         b = torch.cat([b, b.new_zeros(1, b.shape[1])])[units.slots]
     group = units.groups.repeat_interleave(ids.numel() // max(1, len(units.groups)))
-    place = group * outputs + ids.clamp(min=0)
-    rows = b * (ids >= 0)[:, None]
-    return b.new_zeros((count * outputs, b.shape[1])).index_add_(0, place, rows).view(count, outputs, -1)
+    place = group * rows + ids.clamp(min=0) % rows
+    known = b * (ids >= 0)[:, None]
+    return b.new_zeros((count * rows, b.shape[1])).index_add_(0, place, known).view(count, rows, -1)

@@ -103,8 +103,6 @@ class Pending:
     tokens, parts : tensor (G,)
         Training tokens of this rank by group: a language, or half of one where there is no validation set; and what
         part they are of what the loss is a mean of, summed over calls.
-    losses : tensor (K,)
-        Summed training losses by language, where they are known.
     calls : int
         Number of calls so far.
     """
@@ -112,7 +110,6 @@ class Pending:
     first: Call
     evaluated: bool
     groups: int
-    languages: int
     calls: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -129,7 +126,6 @@ class Pending:
         self.first, self.total, self.calls = call, call.total, 1
         self.tokens = torch.zeros(self.groups, dtype=torch.float64)
         self.parts = torch.zeros_like(self.tokens)
-        self.losses = torch.zeros(self.languages, dtype=torch.float64)
 
     def add(self, call: Call) -> None:
         """Another call begins."""
@@ -164,8 +160,8 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
 
     `gram` (G, K or G) has products of this rank's training gradients with those of all ranks' validation losses, or
     training gradients where there is no validation set, each parameter's times its share; those whose share is 0 are
-    left out, whatever they are. `tokens` (G,), `parts` (G,) and `losses` (K,) are of training, `val_losses` and
-    `val_tokens` (K,) of validation; `divisor` is the number of tokens that a rank divides by, and its square.
+    left out, whatever they are. `tokens` (G,) and `parts` (G,) are of training, `val_losses` and `val_tokens` (K,) of
+    validation; `divisor` is the number of tokens that a rank divides by, and its square.
     """
     found, train = engine.validated, engine.train
     others, count = (train, engine.groups) if found is None else (found.sketches, len(engine.languages))
@@ -179,7 +175,7 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
     val = {} if found is None else {"val_losses": found.losses, "val_tokens": found.tokens}
     parts = pending.parts / (engine.world.size * pending.calls if pending.mean else 1)
     divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64)
-    own = {"tokens": pending.tokens, "parts": parts, "losses": pending.losses, "divisor": divisor}
+    own = {"tokens": pending.tokens, "parts": parts, "divisor": divisor}
     return {"gram": gram, **val, **own}
 
 
@@ -194,8 +190,7 @@ def fault_of(numbers: dict[str, Tensor], languages: tuple[str, ...]) -> str | No
     """Which number is not finite, if one is, and of which language: a gradient spoils its whole row or column."""
     wrong = ~torch.isfinite(numbers["gram"])
     found = {
-        "the training loss": ~torch.isfinite(numbers["losses"]),
-        "the validation loss": ~torch.isfinite(numbers.get("val_losses", numbers["losses"])),
+        "the validation loss": ~torch.isfinite(numbers.get("val_losses", torch.zeros(1))),
         "the gradient of the training sequences": wrong.all(1),
         "the gradient of the validation loss": wrong.any(0),
     }
@@ -234,19 +229,18 @@ def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Eval
     scale = 1.0 / (divisor * rates.grad_scale)
     gram, tokens = total["gram"] * scale, total["tokens"]
     if engine.validation is None:
-        gram, cover = combine_halves(gram * scale, tokens, total["parts"])
+        gram = combine_halves(gram * scale, tokens, total["parts"])
         tokens, losses = tokens.view(K, 2).sum(1), torch.full((K,), torch.nan, dtype=torch.float64)
     else:
         counts = total["val_tokens"].clamp(min=1)
-        gram, cover = gram / counts, tokens[:, None] * (total["val_tokens"] > 0)
+        gram = torch.where(total["val_tokens"] > 0, gram / counts, torch.nan)
         losses = total["val_losses"] / counts
     if parts is not None:  # products of parts of layers add up, all else is the same on each rank
         gram = parts.sum(gram.to(parts.device)).cpu()
-    arrays = (each.numpy() for each in (gram, cover, tokens, losses))
-    return Evaluation(pending.step, weight, rates.lr, rates.clip, *arrays)
+    return Evaluation(pending.step, weight, rates.lr, rates.clip, gram.numpy(), tokens.numpy(), losses.numpy())
 
 
-def combine_halves(gram: Tensor, tokens: Tensor, parts: Tensor) -> tuple[Tensor, Tensor]:
+def combine_halves(gram: Tensor, tokens: Tensor, parts: Tensor) -> Tensor:
     """Validation-free products: language j's own fresh training gradient stands for its validation gradient.
 
     Parameters
@@ -258,23 +252,18 @@ def combine_halves(gram: Tensor, tokens: Tensor, parts: Tensor) -> tuple[Tensor,
 
     Returns
     -------
-    tuple
-        Products (K, K), 0 where a column has no estimate, and the tokens covered. On the diagonal one half of
-        the language is measured on the other: with the same sequences on both sides it would be several
-        times too large.
+    tensor
+        Products (K, K), NaN where there is no estimate. On the diagonal one half of the language is measured on the
+        other: with the same sequences on both sides it would be several times too large.
     """
     n, parts = tokens.view(-1, 2), parts.view(-1, 2)
-    total = n.sum(1)
     blocks = gram.view(len(n), 2, len(n), 2)
     tiny = 1e-300
-    means = torch.where(total > 0, 1 / parts.sum(1).clamp(min=tiny), 0.0)
+    means = torch.where(n.sum(1) > 0, 1 / parts.sum(1).clamp(min=tiny), torch.nan)
     products = blocks.sum((1, 3)) * means
-    both = (n > 0).all(1)
     crossed = torch.diagonal(blocks[:, 0, :, 1]) * (1 / parts.clamp(min=tiny)).sum(1)
-    products.diagonal().copy_(torch.where(both, crossed, 0.0))
-    known = (total > 0).expand(len(n), len(n)).clone()
-    known.diagonal().copy_(both)
-    return products, total[:, None] * known
+    products.diagonal().copy_(torch.where((n > 0).all(1), crossed, torch.nan))
+    return products
 
 
 _HINT = (

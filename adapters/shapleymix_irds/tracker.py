@@ -38,7 +38,7 @@ from shapleymix_irds.batch import (
 )
 from shapleymix_irds.engine import Engine, Watched
 from shapleymix_irds.errors import LanguageError, NonFiniteError, TrackerError
-from shapleymix_irds.following import Following, Group, Rates, numbered, rates_by_parameter, unwrapped
+from shapleymix_irds.following import Following, Rates, unwrapped
 from shapleymix_irds.ledger import (
     VERSION,
     Evaluation,
@@ -77,15 +77,10 @@ class IRDS:
     engine : {"auto", "sketch", "exact"}
         "sketch" brings each row of a gradient to `options.side` numbers, "exact" keeps all; "auto" is exact for small
         models.
-    order : {1, 2}
-        With 2, validation gradients are taken at the middle of the step (holds a copy of this rank's weights).
     loss_fn : callable, optional
         As `backward` takes it: the loss of validation sequences, where training goes by `watch` alone.
     process_group : ProcessGroup, optional
         The data-parallel group; the default group if torch.distributed is initialised.
-    parameter_groups : sequence of parameters or of dicts that hold "params", optional
-        Groups of the parameters of which each has its learning rate in `commit`, such as `optimizer.param_groups`;
-        None: one rate for all, or those of the optimiser that is followed.
     out : str or os.PathLike[str], optional
         Folder for the log of evaluations (Parquet); None: no log.
     options : Options, optional
@@ -109,15 +104,13 @@ class IRDS:
         val: Mapping[str, Sequences] | None,
         every: int | Literal["auto"] = "auto",
         engine: EngineName = "auto",
-        order: Literal[1, 2] = 1,
         loss_fn: LossFn | None = None,
         process_group: ProcessGroup | None = None,
-        parameter_groups: Sequence[Group] | None = None,
         out: str | os.PathLike[str] | None = None,
         options: Options | None = None,
         arrangement: Arrangement | None = None,
     ) -> None:
-        check_settings(languages, every, engine, order, val is None)
+        check_settings(languages, every, engine)
         self.model, self.languages, self.options = model, tuple(languages), options or Options()
         weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not weights:
@@ -130,17 +123,13 @@ class IRDS:
         exact = engine == "exact" or (engine == "auto" and numbers <= EXACT)
         columns = 0 if exact else self.options.side
         loss = None if loss_fn is None else checked(loss_fn, "validation")
-        self.engine = Engine(model, self.world, languages, self.validation, columns, order, arrangement, loss)
+        self.engine = Engine(model, self.world, languages, self.validation, columns, arrangement, loss)
         self.ledger, self.losses, self.clock = Ledger(len(languages)), Losses(), Stopwatch()
         self.log = EvaluationLog(out, languages) if out is not None and self.world.main else None
         self.pending: Pending | None = None
         self.following: Following | None = None
         self.steps, self.tokens, self.next_step = 0, 0.0, 0
         self.sequence_losses = torch.zeros(0)
-        given = parameter_groups or [weights]
-        self.parameter_groups = [group if isinstance(group, dict) else list(group) for group in given]
-        self.one_rate = parameter_groups is None
-        self._grouped()
 
     @contextmanager
     def watch(
@@ -234,12 +223,10 @@ class IRDS:
             with self._call(call, loss_fn) as watched:
                 both = checking(x, y)
                 values = trained(both)
-                if watched is not None and watched.groups is not None and call.indices.dim() == 1:
-                    watched.losses = values * scale, watched.groups
+                if watched is not None and call.indices.dim() == 1:
+                    watched.parts = values
                 (values.sum() * scale).backward()
             self.sequence_losses = plain(both).detach()
-            if watched is not None and self.pending is not None and call.indices.dim() == 1:
-                self.pending.losses.index_add_(0, call.indices, self.sequence_losses.double().cpu())
         return self.sequence_losses.sum() / call.total
 
     def evaluates(self, step: int) -> bool:
@@ -249,7 +236,7 @@ class IRDS:
     def commit(
         self,
         *,
-        lr: float | Sequence[float],
+        lr: float,
         grad_norm: float | Tensor | None = None,
         max_norm: float | None = None,
         grad_scale: float = 1.0,
@@ -258,21 +245,18 @@ class IRDS:
 
         Parameters
         ----------
-        lr : float or sequence of float
-            The scheduled learning rate of this step; several where the tracker knows as many `parameter_groups`.
+        lr : float
+            The learning rate of this step; where parameter groups have several, `follow` the optimiser.
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
         grad_scale : float
-            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`); of first order.
+            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`).
             A step that the scaler skips is left out by `skip`.
         """
         pending = self._begun(by_hand=True)
         with self._dropping():
-            if self.engine.order == 2 and grad_scale != 1:
-                told = "second order moves by what is in `.grad`, and commit cannot tell whether it is still scaled"
-                raise TrackerError(f"step {pending.step}: {told}", hint="`follow` the optimiser, or take order=1")
             if pending.evaluated:
-                lrs = rates_by_parameter(lr, self._grouped(), len(self.parameter_groups), pending.step)
+                lrs = dict.fromkeys(self.engine.parameters, float(lr))
                 self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, grad_scale, pending.step))
         self._end(pending)
 
@@ -304,9 +288,6 @@ class IRDS:
         """
         if self.following is not None or self.pending is not None or not optimizers:
             raise TrackerError("call `follow` once, with all optimisers, and between two steps")
-        if self.engine.order == 2 and len(optimizers) > 1:
-            told = "second order needs all weights to move at once, and there are several optimisers"
-            raise TrackerError(told, hint="take order=1, or one optimiser of several parameter groups")
         following = Following([unwrapped(optimizer) for optimizer in optimizers], self.world)
         following.check(self.engine.parameters)
         if hook:
@@ -468,7 +449,7 @@ class IRDS:
         self._prepare(loss_fn, call.total)
         self.clock.begin()
         if self.pending is None:
-            self.pending = Pending(call, self.evaluates(call.step), self.engine.groups, len(self.languages))
+            self.pending = Pending(call, self.evaluates(call.step), self.engine.groups)
         else:
             self.pending.add(call)
         pending = self.pending
@@ -508,11 +489,6 @@ class IRDS:
             following.forget()
         elif pending.calls > 1:
             pending.check_call(call.step, call.tokens)
-
-    def _grouped(self) -> dict[str, int]:
-        """The parameter group of each trained parameter."""
-        parameters = self.engine.parameters
-        return dict.fromkeys(parameters, 0) if self.one_rate else numbered(self.parameter_groups, parameters)
 
     def take(self, number: int, scale: float | None = None) -> None:
         """An optimiser that is followed is about to take a step; `scale` is what it divides gradients by itself."""
@@ -557,7 +533,7 @@ class IRDS:
 
     def _evaluation(self, pending: Pending, rates: Rates) -> Evaluation:
         assert self.schedule is not None
-        self.engine.settle(rates.moves, pending.step)
+        self.engine.settle(pending.step)
         return close(pending, self.engine, rates, float(self.schedule.every))
 
     def _book(self, pending: Pending, rates: Rates) -> None:
@@ -571,7 +547,6 @@ class IRDS:
         self.engine.release()
         self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
         self.clock.lap(pending.evaluated)
-        self.ledger.check_seen(self.languages, self.options.unseen_limit, pending.step)
 
     def drop(self) -> None:
         """The step that is under way is left out."""

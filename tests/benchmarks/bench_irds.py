@@ -96,10 +96,10 @@ class Bench:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
-    def tracked(self, engine: Any = "auto", free: bool = False, every: int = 1, order: Any = 1) -> Callable[[], None]:
+    def tracked(self, engine: Any = "auto", free: bool = False, every: int = 1) -> Callable[[], None]:
         options = Options(**self.options)  # type: ignore[arg-type]
         val: Any = None if free else self.val
-        tracker = IRDS(self.model, self.names, val=val, every=every, engine=engine, order=order, options=options)
+        tracker = IRDS(self.model, self.names, val=val, every=every, engine=engine, options=options)
         clock = iter(range(10**9))
 
         def step() -> None:
@@ -135,7 +135,6 @@ def variants(bench: Bench) -> dict[str, Callable[[], None]]:
         "default": bench.tracked(),
         "exact": bench.tracked("exact"),
         "validation-free": bench.tracked(free=True),
-        "second order": bench.tracked(order=2),
         "naive": bench.naive,
     }
 
@@ -251,7 +250,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.small:
         arguments.rounds, arguments.seconds, arguments.tokens = 1, 0.0, 512
-        arguments.skip = ["memory", "ranks", "run", "exact", "second order", "naive"]
+        arguments.skip = ["memory", "ranks", "run", "exact", "naive"]
     if not arguments.peak:
         keep_memory()
     elif KEEP.items() <= os.environ.items():  # memory as a process has it by default

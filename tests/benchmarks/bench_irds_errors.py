@@ -24,14 +24,14 @@ from typing import NamedTuple
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(ROOT / "tests" / "irds"), str(Path(__file__).parent)]
 
 from _report import finish, must, row, table  # noqa: E402
+from irds_log import read_log  # noqa: E402
 from shapleymix_irds.ledger import (  # noqa: E402
     Array,
     Evaluation,
     Ledger,
-    read_log,
 )
 from shapleymix_irds.schedule import Schedule  # noqa: E402
 from shapleymix_irds.train.app import main as train  # noqa: E402

@@ -18,10 +18,10 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / 
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from irds_models import LANGUAGES, batch, dot, gradient, loss_of, mean_losses, relative, validation  # noqa: E402
+from irds_models import LANGUAGES, batch, dot, gradient, loss_of, mean_losses, relative, sketched, validation  # noqa: E402
 from matrix_models import Case as Wrapping  # noqa: E402
 from matrix_models import Small, make, state, syncing, wrap  # noqa: E402
-from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from shapleymix_irds.step import combine_halves  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.amp.grad_scaler import GradScaler  # noqa: E402
@@ -43,7 +43,8 @@ class Case:
 
 
 def cases() -> list[Case]:
-    whats = ("plain", "accumulation", "second order", "scaler", "means", "means, no validation set", "edited", "sketch")
+    free = "means, no validation set"
+    whats = ("plain", "accumulation", "scaler", "means", free, "edited", "sketch", f"{free}, sketch")
     every = [Case(wrapper, what) for wrapper in ("ddp", "fsdp") for what in whats]
     every = [case for case in every if case.name not in ("ddp edited", "ddp sketch")]
     return [*every, Case("hsdp 1x2", "accumulation"), Case("hsdp 2x1", "plain"), Case("alone", "by hand")]
@@ -71,8 +72,8 @@ def weights_of(case: Case, calls: list[list[Any]]) -> list[list[float]]:
     return [[1 / tokens for _ in each] for each in calls]
 
 
-def expected(case: Case, model: Small, calls: list[list[Any]]) -> Tensor:
-    """Sum over groups of lr * clip * <h_j, g_i>, by separate backward passes."""
+def expected(case: Case, model: Small, calls: list[list[Any]], sides: dict[str, Any]) -> Tensor:
+    """Sum over groups of lr * clip * <h_j, g_i>, by separate backward passes, brought to the tracker's sides."""
     loss_fn, pieces = loss_of(model), []
     for rank, (each, weights) in enumerate(zip(calls, weights_of(case, calls), strict=True)):
         for number, ((x, y, lang), weight) in enumerate(zip(each, weights, strict=True)):
@@ -89,15 +90,12 @@ def expected(case: Case, model: Small, calls: list[list[Any]]) -> Tensor:
     norm = float(torch.stack([each.square().sum() for each in whole]).sum()) ** 0.5
     rates = [lr * min(1.0, CLIP / (norm + 1e-6)) for p in model.parameters() for lr in (LRS[p.ndim < 2],)]
     scaled = [[r * u for r, u in zip(rates, part, strict=True)] for part in g]
-    if case.what == "means, no validation set":
+    h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, validation())]
+    g, h, scaled = ([sketched(each, model, sides) for each in some] for some in (g, h, scaled))
+    if case.what.startswith("means, no"):
         gram = torch.tensor([[dot(a, b) for b in g] for a in scaled], dtype=torch.float64)
         sums = [torch.tensor([sum(p[k] for p in pieces if p[0] == h) for h in range(8)]).double() for k in (2, 3)]
-        return combine_halves(gram, *sums)[0]
-    if case.what == "second order":
-        with torch.no_grad():
-            for n, parameter in enumerate(model.parameters()):
-                parameter -= sum(part[n] for part in scaled) / 2
-    h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, validation())]
+        return torch.nan_to_num(combine_halves(gram, *sums))
     whole = [[u + v for u, v in zip(scaled[2 * i], scaled[2 * i + 1], strict=True)] for i in range(4)]
     return torch.tensor([[dot(a, b) for b in h] for a in whole], dtype=torch.float64)
 
@@ -111,21 +109,16 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
     scaler = GradScaler("cpu", init_scale=256.0, enabled=case.what == "scaler")
     tracker = None
     if tracked:
-        settings: dict[str, Any] = {"order": 2 if case.what == "second order" else 1}
-        settings |= {"engine": "sketch" if case.what == "sketch" else "exact"}
-        val = None if case.what == "means, no validation set" else validation()
-        options = Options(val_sequences=3, measure_sequences=1)
+        settings: dict[str, Any] = {"engine": "sketch" if case.what.endswith("sketch") else "exact"}
+        val = None if case.what.startswith("means, no") else validation()
+        options = Options(val_sequences=3, measure_sequences=1, side=2)
         tracker = IRDS(model, LANGUAGES, val=val, every=1, options=options, loss_fn=loss_fn, **settings)
         tracker.follow(optimizer)
     reference, error = make(""), 0.0
     for step in range(2):
         calls = calls_of(case, step)
         tokens = sum(int((y != -100).sum()) for each in calls for _, y, _ in each)
-        truth = None
-        if tracker is not None and tracker.evaluates(step):
-            reference.load_state_dict(state(model))
-            truth = expected(case, reference, calls)
-            truth = truth + torch.as_tensor(tracker.ledger.phi)
+        truth, weights = None, state(model)
         for number, (x, y, lang) in enumerate(calls[rank]):
             weight = 2 * weights_of(case, calls)[rank][number]
             with syncing(model, wrapping, last=number == len(calls[rank]) - 1):
@@ -138,6 +131,10 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
         if case.what == "by hand":
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)
+        if tracker is not None and tracker.evaluates(step):
+            reference.load_state_dict(weights)
+            truth = expected(case, reference, calls, tracker.engine.sides)
+            truth = truth + torch.as_tensor(tracker.ledger.phi)
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         if case.what == "edited":
@@ -162,6 +159,7 @@ def outcome(case: Case) -> dict[str, Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
+    sketches.NUMBERS = 600
     dist.init_process_group("gloo")
     found: dict[str, Any] = {}
     for case in cases():

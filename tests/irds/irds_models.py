@@ -98,6 +98,12 @@ def dot(a: list[Tensor], b: list[Tensor]) -> float:
     return sum(float((u.double() * v.double()).sum()) for u, v in zip(a, b, strict=True))
 
 
+def sketched(grads: list[Tensor], model: nn.Module, sides: dict[str, Any]) -> list[Tensor]:
+    """What a tracker knows of whole gradients, by the sides of its last evaluation."""
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    return [sides[name].sketch(grad) for name, grad in zip(names, grads, strict=True)]
+
+
 def mean_losses(model: nn.Module, loss_fn: Any, val: dict[str, tuple[Tensor, Tensor]]) -> list[Tensor]:
     """Mean validation loss a token of each language."""
     return [loss_fn(x, y).sum() / (y != -100).sum() for x, y in val.values()]

@@ -19,13 +19,14 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / 
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from irds_models import LANGUAGES, batch, dot, gradient, loss_of, relative, validation  # noqa: E402
+from irds_models import LANGUAGES, batch, dot, gradient, loss_of, relative, sketched, validation  # noqa: E402
 from matrix_models import Case, Small, make, state, syncing, wrap  # noqa: E402
-from shapleymix_irds import IRDS, Options  # noqa: E402
+from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 
 STEPS, LR, TOLERANCE = 4, 0.01, 1e-8
+FEW = 600  # numbers of a sketch: matrices are multiplied with M, and most of all is folded
 Part = tuple[Tensor, Tensor, Tensor]
 
 
@@ -108,8 +109,8 @@ def parts_of(case: Case, step: int) -> list[list[Part]]:
     return result
 
 
-def truth_of(model: Small, parts: list[list[Part]]) -> Tensor:
-    """<h_j, g_i> on the whole batch by separate backward passes."""
+def truth_of(model: Small, parts: list[list[Part]], sides: dict[str, Any]) -> Tensor:
+    """<h_j, g_i> on the whole batch by separate backward passes, both brought to the tracker's sides."""
     val, every = validation(), [part for calls in parts for part in calls]
     tokens = sum(int((y != -100).sum()) for _, y, _ in every)
     kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
@@ -118,12 +119,12 @@ def truth_of(model: Small, parts: list[list[Part]]) -> Tensor:
         model.load_state_dict(kept, strict=False)
         return loss_of(model)(x, y).sum()
 
-    h = [gradient(model, losses(x, y) / (y != -100).sum()) for x, y in val.values()]
+    h = [sketched(gradient(model, losses(x, y) / (y != -100).sum()), model, sides) for x, y in val.values()]
     rows = []
     for i in range(len(LANGUAGES)):
         each = [losses(x[lang == i], y[lang == i]) / tokens for x, y, lang in every if (lang == i).any()]
         g = gradient(model, torch.stack(each).sum()) if each else [torch.zeros_like(p) for p in model.parameters()]
-        rows.append([dot(g, h_j) for h_j in h])
+        rows.append([dot(sketched(g, model, sides), h_j) for h_j in h])
     return torch.tensor(rows, dtype=torch.float64)
 
 
@@ -131,7 +132,7 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float, list[str
     """Weights and buffers at the end; the largest error of phi; the engines of the evaluated steps."""
     inner = make(case.feature)
     model = wrap(inner, case)
-    options = Options(val_sequences=3, measure_sequences=2)
+    options = Options(val_sequences=3, measure_sequences=2, side=2)
     engine: Any = case.engine
 
     def tracker_of(of: Any) -> IRDS:
@@ -151,14 +152,13 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float, list[str
         if case.feature == "own tokens":
             tokens = sum(int((y != -100).sum()) for _, y, _ in calls)
         before = torch.as_tensor(tracker.ledger.phi).clone() if tracker else None
-        expected = None
+        evaluated = tracker is not None and tracker.evaluates(step)
         for buffer in () if case.wrapper == "ddp" else model.buffers():
             dist.broadcast(buffer, 0)  # DDP does so at its next pass
-        if tracker is not None and tracker.evaluates(step):
+        if evaluated:
             reference.load_state_dict(state(model))
             for buffer in reference.buffers():
                 dist.broadcast(buffer, 0)
-            expected = 2 * LR * truth_of(reference, parts)
         for number, (x, y, lang) in enumerate(calls):
             with syncing(model, case, last=number == len(calls) - 1):
                 if tracker is None:
@@ -168,7 +168,11 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float, list[str
         steps.reduce()
         if tracker is not None:
             tracker.commit(lr=LR)
-            if expected is not None:
+            if evaluated:
+                sides = tracker.engine.sides
+                for taken in (side.columns for side in sides.values()), (side.rows for side in sides.values()):
+                    assert any(taken) == (engine == "sketch")
+                expected = 2 * LR * truth_of(reference, parts, sides)
                 error = max(error, relative(torch.as_tensor(tracker.ledger.phi) - before, expected))
                 engines.append(tracker.fallback)
         steps.step()
@@ -212,6 +216,7 @@ def cases() -> list[Case]:
 
 def main() -> None:
     torch.set_num_threads(1)
+    sketches.NUMBERS = FEW
     folder, *wanted = sys.argv[1:]
     dist.init_process_group("gloo", timeout=timedelta(seconds=30))
     found: dict[str, Any] = {}

@@ -30,7 +30,7 @@ def on_two_ranks(folder: Path, mode: str, engine: str) -> list[dict[str, Any]]:
 def test_ranks_agree_with_the_naive_reference(mode: str, tmp_path: Path) -> None:
     for found in on_two_ranks(tmp_path, mode, "exact"):
         assert max(found["exact"].values()) < 1e-10
-        assert found["faults"]["nan"].startswith("step 0: the training loss of 'de'")
+        assert found["faults"]["nan"].startswith("step 0: the validation loss of 'fr'")
 
 
 @pytest.mark.parametrize("mode", ["fsdp-ac", "fsdp-bf16"])

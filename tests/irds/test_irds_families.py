@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from irds_models import LANGUAGES, dot, gradient, relative  # noqa: E402
-from shapleymix_irds import IRDS, Options  # noqa: E402
+from irds_models import LANGUAGES, dot, gradient, relative, sketched  # noqa: E402
+from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from shapleymix_irds.hf import causal_loss, validation_of  # noqa: E402
 
 SIZES: dict[str, Any] = {
@@ -63,16 +63,22 @@ def examples(count: int, seed: int) -> list[dict[str, Any]]:
 
 
 TRAIN, VAL = examples(8, 1), {name: examples(2, 10 + k) for k, name in enumerate(LANGUAGES)}
-OPTIONS = Options(val_sequences=2, measure_sequences=1)
+OPTIONS = Options(val_sequences=2, measure_sequences=1, side=2)
 
 
-def naive(model: Any) -> Any:
-    """Products by one backward pass a language."""
+def naive(model: Any) -> tuple[list[Any], list[Any]]:
+    """Training and validation gradients by one backward pass a language."""
     loss_fn: Any = causal_loss(model)
-    parts: Any = validation_of(VAL, LANGUAGES, "lang")
+    parts: Any = validation_of(VAL)
     (x, y, lang), total = given(), float((given()[1] != -100).sum())
     g = [gradient(model, loss_fn({"input_ids": x[lang == k]}, y[lang == k]).sum() / total) for k in range(3)]
     h = [gradient(model, loss_fn(vx, vy).sum() / (vy != -100).sum()) for vx, vy in parts.values()]
+    return g, h
+
+
+def products(model: Any, g: list[Any], h: list[Any], sides: dict[str, Any]) -> Any:
+    """Of gradients, brought to the sides of a tracker."""
+    g, h = ([sketched(each, model, sides) for each in some] for some in (g, h))
     return torch.tensor([[dot(gi, hj) for hj in h] for gi in g] + [[0.0] * len(h)])
 
 
@@ -90,16 +96,20 @@ def close(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize(
     ("name", "experts"), [(name, "eager") for name in FAMILIES] + [(name, "grouped_mm") for name in SENT]
 )
-def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(name: str, experts: str) -> None:
-    model, val = made(name, experts), validation_of(VAL, LANGUAGES, "lang")
-    truth, (x, y, lang) = naive(model), given()
-    for watches in (True, False):
+def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(
+    name: str, experts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By exact products, and by sketches of few numbers, folded: those of naive gradients brought to the same sides."""
+    monkeypatch.setattr(sketches, "NUMBERS", 1000)
+    model, val = made(name, experts), validation_of(VAL)
+    (g, h), (x, y, lang) = naive(model), given()
+    for watches, engine in ((True, "exact"), (False, "exact"), (False, "sketch")):
         loss_fn, own = causal_loss(model), lambda: model(input_ids=x, labels=y, use_cache=False).loss
         model.zero_grad()
         own().backward()
         plain = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
         model.zero_grad()
-        tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="exact", loss_fn=loss_fn, options=OPTIONS)
+        tracker = IRDS(model, LANGUAGES, val=val, every=1, engine=engine, loss_fn=loss_fn, options=OPTIONS)
         if watches:
             with tracker.watch(lang, step=0, tokens=int((y[:, 1:] != -100).sum())):
                 own().backward()
@@ -110,4 +120,6 @@ def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(name: str, experts: 
             assert grad is None or (torch.equal if watches else close)(parameter.grad, grad)
         tracker.commit(lr=RATE)
         assert tracker.fallback is None
-        assert relative(tracker.ledger.phi, RATE * truth) < 1e-5
+        sides = tracker.engine.sides
+        assert any(side.columns and side.rows for side in sides.values()) == (engine == "sketch")
+        assert relative(tracker.ledger.phi, RATE * products(model, g, h, sides)) < 1e-5

@@ -90,21 +90,16 @@ def llama() -> Any:
 
 
 def test_validation_examples_have_the_loss_that_the_model_gives_them_alone() -> None:
-    """Of ragged lengths, with and without labels, by language or with a column; padding changes nothing."""
+    """Of ragged lengths, with and without labels, padding changes nothing."""
     model = llama()
-    examples = [
-        {"input_ids": [3, 4, 5, 6, 7], "lang": "en"},
-        {"input_ids": [3, 9], "lang": 0},
-        {"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 4], "lang": "de"},
-        {"input_ids": [0, 8, 9], "attention_mask": [0, 1, 1], "lang": "fr"},
-    ]
-    val = validation_of(examples, LANGUAGES, "lang")
+    by_name = {
+        "en": [{"input_ids": [3, 4, 5, 6, 7]}, {"input_ids": [3, 9]}],
+        "de": [{"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 4]}],
+        "fr": [{"input_ids": [0, 8, 9], "attention_mask": [0, 1, 1]}],
+    }
+    val = validation_of(by_name)
     assert val is not None
-    by_name = {"en": examples[:2], "de": [examples[2]], "fr": [examples[3]]}
-    again = validation_of(by_name, LANGUAGES, "lang")
-    assert again is not None
     for name, (x, y) in val.items():
-        assert torch.equal(y, again[name][1])
         found = causal_loss(model)(x, y)
         for loss, example, labels in zip(found, by_name[name], y, strict=True):
             ids = torch.tensor([example["input_ids"]])
@@ -114,21 +109,19 @@ def test_validation_examples_have_the_loss_that_the_model_gives_them_alone() -> 
             alone = F.cross_entropy(logits, target[1:], ignore_index=-100, reduction="sum")
             assert loss.item() == pytest.approx(alone.item(), rel=1e-6)
             assert int((labels != -100).sum()) == int((target[1:] != -100).sum())
-    assert validation_of(None, LANGUAGES, "lang") is None
+    assert validation_of(None) is None
 
 
 @pytest.mark.parametrize(
     ("val", "message"),
     [
-        ([{"input_ids": [1, 2]}], "validation example 0 has the language None"),
-        ([{"input_ids": [1, 2], "lang": ["en", "de"]}], r"validation example 0 has the language \['en', 'de'\]"),
         ({"en": [{"input_ids": [1]}]}, "a validation example of 'en' has no two tokens"),
         ({"en": [{"text": "a"}]}, "a validation example of 'en' has no two tokens"),
     ],
 )
 def test_validation_examples_that_cannot_be_used_are_refused(val: Any, message: str) -> None:
-    with pytest.raises((LanguageError, TrackerError), match=message):
-        validation_of(val, LANGUAGES, "lang")
+    with pytest.raises(TrackerError, match=message):
+        validation_of(val)
 
 
 def test_labelled_tokens_are_ready_to_be_packed() -> None:

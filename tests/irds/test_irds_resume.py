@@ -12,11 +12,12 @@ torch = pytest.importorskip("torch")
 
 import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
+from irds_log import read_log  # noqa: E402
 from irds_loop import Loop  # noqa: E402
 from irds_models import LANGUAGES, validation  # noqa: E402
 from shapleymix_irds import ledger as log  # noqa: E402
 from shapleymix_irds.errors import ResumeError  # noqa: E402
-from shapleymix_irds.ledger import replay, segments  # noqa: E402
+from shapleymix_irds.ledger import Ledger, segments  # noqa: E402
 
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
@@ -25,7 +26,10 @@ def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "phi", steps=20)
     loop.tracker.measure(loop.loss_fn)
     loop.tracker.save(tmp_path / "sv.parquet", "raw")
-    languages, ledger = replay(tmp_path / "phi")
+    languages, evaluations = read_log(tmp_path / "phi")
+    ledger = Ledger(len(languages))
+    for evaluation in evaluations:
+        ledger.add(evaluation)
     assert languages == LANGUAGES
     assert np.array_equal(ledger.phi, loop.tracker.ledger.phi)
     assert np.array_equal(ledger.stderr, loop.tracker.ledger.stderr)
@@ -39,7 +43,7 @@ def steps_in(folder: Path) -> list[int]:
     return pl.concat(map(pl.read_parquet, segments(folder)))["step"].unique(maintain_order=True).to_list()
 
 
-@pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}, {"order": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}], ids=str)
 def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_path: Path) -> None:
     whole = Loop(tmp_path / "whole", steps=17, **options)
     whole.tracker.state_dict()
@@ -60,20 +64,17 @@ def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_pat
     assert second.tracker.provenance() == whole.tracker.provenance()
 
 
-def test_a_resumed_run_has_the_same_files_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "SEGMENT", 3)
-    Loop(tmp_path / "whole", steps=11, every=1).tracker.state_dict()
-    stopped = Loop(tmp_path / "parts", steps=4, every=1)
+def test_a_log_of_many_segments_is_cut_where_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "ROWS", 3 * len(LANGUAGES) ** 2)
+    stopped = Loop(tmp_path, steps=4, every=1)
     for more in (1, 3, 3):
         checkpoint = stopped.checkpoint()
         stopped.run(2)  # then killed
-        stopped.tracker.state_dict()
-        stopped = Loop(tmp_path / "parts", every=1).resume(checkpoint)
+        stopped = Loop(tmp_path, every=1).resume(checkpoint)
+        assert steps_in(tmp_path) == list(range(stopped.step))
         stopped.run(more)
     stopped.tracker.state_dict()
-    ours, theirs = (segments(tmp_path / name) for name in ("parts", "whole"))
-    assert [path.name for path in ours] == [f"evaluations-{step:09d}.parquet" for step in (0, 3, 6, 9)]
-    assert [path.read_bytes() for path in ours] == [path.read_bytes() for path in theirs]
+    assert steps_in(tmp_path) == list(range(11))
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_its_log_again(tmp_path: Path) -> None:
@@ -89,16 +90,12 @@ def test_a_log_that_cannot_be_read_is_refused_by_its_name(tmp_path: Path) -> Non
     path.write_bytes(b"junk")
     with pytest.raises(ResumeError, match=path.name):
         Loop(tmp_path).resume(checkpoint)
-    with pytest.raises(ResumeError, match=path.name):
-        replay(tmp_path)
 
 
 def test_another_run_cannot_be_resumed(tmp_path: Path) -> None:
     checkpoint = Loop(tmp_path, steps=4).checkpoint()
     with pytest.raises(ResumeError, match="the checkpoint has languages"):
         Loop(languages=LANGUAGES[::-1]).resume(checkpoint)
-    with pytest.raises(ResumeError, match="order 1, this tracker has 2"):
-        Loop(order=2).resume(checkpoint)
     with pytest.raises(ResumeError, match="every 3, this tracker has 4"):
         Loop(every=4).resume(checkpoint)
     names = ("a", "b", "c", "d")

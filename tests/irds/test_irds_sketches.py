@@ -10,13 +10,17 @@ torch = pytest.importorskip("torch")
 
 from irds_models import LANGUAGES, Decoder, batch, loss_of, make_model, naive_gram, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
-from shapleymix_irds.sketches import Labels, Units, columns_of, matrix_sketch, near, side_of  # noqa: E402
+from shapleymix_irds.sketches import Labels, Side, Units, matrix_sketch, near, side_of, sides_of, signs  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 
-def drawn(shape: tuple[int, int], columns: int, seed: int = 7) -> sketches.Side:
-    """The side of a matrix, in double precision."""
-    return side_of(shape, columns_of(shape, columns), torch.Generator().manual_seed(seed), torch.float64)
+def drawn(shape: tuple[int, ...], columns: int, most: float = torch.inf, seed: int = 7) -> Side:
+    """The side of a matrix in double precision, with signs for M."""
+    draw = torch.Generator().manual_seed(seed)
+    side = side_of(shape, columns, "matrix", most).drawn(draw, torch.float64)
+    if side.matrix is not None:
+        side.matrix = signs(tuple(side.matrix.shape), draw, torch.float64) * side.columns**-0.5
+    return side
 
 
 def rows(outputs: int, inputs: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -27,56 +31,90 @@ def rows(outputs: int, inputs: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("columns", [0, 4, 8])
-@pytest.mark.parametrize("most", [2**22, 16])
+@pytest.mark.parametrize("most", [torch.inf, 50])
 @pytest.mark.parametrize(("outputs", "inputs"), [(7, 9), (40, 9), (7, 40), (33, 40)])
 @pytest.mark.parametrize("by_token", [False, True])
 def test_rows_give_the_sketch_of_the_whole_gradient(
-    columns: int, most: int, outputs: int, inputs: int, by_token: bool, monkeypatch: pytest.MonkeyPatch
+    columns: int, most: float, outputs: int, inputs: int, by_token: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that passes of whole gradients and rows of layers may be mixed, and ranks agree; on either axis."""
-    monkeypatch.setattr(sketches, "ROOM", most)
+    """So that passes of whole gradients and rows of layers may be mixed, and ranks agree; folded or not."""
+    monkeypatch.setattr(sketches, "ROOM", 16)
     delta, x, groups = rows(outputs, inputs)
     each = groups.repeat_interleave(5)
     labels = Labels(each.view(6, 5) if by_token else groups, 4, 5)
-    side = drawn((outputs, inputs), columns)
-    found = matrix_sketch(delta, x, labels.units(x.view(6, 5, -1)), 4, outputs, side.matrix, side.axis)
+    side = drawn((outputs, inputs), columns, most)
+    given = side.matrix, side.signs, side.rows
+    found = matrix_sketch(delta, x, labels.units(x.view(6, 5, -1)), 4, outputs, *given)
+    assert found.shape == (4, side.numbers)
     for group in range(4):
         whole = delta[each == group].T @ x[each == group]
         assert torch.allclose(found[group], side.sketch(whole), atol=1e-12)
 
 
 @pytest.mark.parametrize("columns", [0, 4])
-@pytest.mark.parametrize("most", [2**22, 16])
-def test_ids_stand_for_unit_vectors(columns: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [torch.inf, 40])
+def test_ids_stand_for_unit_vectors(columns: int, most: float) -> None:
     """A tied table meets its own projections, as an embedding and as an output layer."""
-    monkeypatch.setattr(sketches, "ROOM", most)
     _, x, groups = rows(7, 9)
     ids = torch.arange(30) % 21 - 1
     hot = torch.nn.functional.one_hot(ids.clamp(min=0), 20).double() * (ids >= 0)[:, None]
-    side = drawn((20, 9), columns)
-    a, b = (matrix_sketch(each, x, Units(groups), 3, 20, side.matrix, side.axis) for each in (ids, hot))
+    side = drawn((20, 9), columns, most)
+    a, b = (matrix_sketch(e, x, Units(groups), 3, 20, side.matrix, side.signs, side.rows) for e in (ids, hot))
     assert torch.allclose(a, b, atol=1e-12)
 
 
 def test_products_of_sketches_are_unbiased_and_as_spread_as_stated() -> None:
-    """The error of a product is about |G| |H| sqrt(2 / r) for gradients of one token, the worst there are; none is left
-    where inputs are within what the sides were drawn near to."""
+    """The error of a product is about |G| |H| sqrt(2 / r) for gradients of one token, the worst there are, and as much
+    for the rows that they are folded to; none is left where inputs are within what M was drawn near to."""
     generator = torch.Generator().manual_seed(1)
     draw = {"generator": generator, "dtype": torch.float64}
     inputs, few = torch.randn(20, 120, **draw), torch.randn(2, 20, **draw)
     g, h = (torch.outer(torch.randn(100, **draw), each @ inputs) for each in few)
     h = h / h.norm() + g / g.norm()
-    errors: dict[str, list[float]] = {"signs": [], "near": [], "exact": []}
+    errors: dict[str, list[float]] = {"signs": [], "folded": [], "near": [], "exact": []}
     for seed in range(400):
-        given = drawn((100, 120), 32, seed).matrix
-        some, all_rows = (near(given, each.T @ torch.randn(len(each), 24, **draw)) for each in (inputs[:10], inputs))
-        for name, matrix in zip(errors, (given, some, all_rows), strict=True):
-            error = ((g @ matrix) * (h @ matrix)).sum() - (g * h).sum()
+        side, small = (drawn((100, 120), 32, most, seed) for most in (torch.inf, 25 * 32))
+        assert side.matrix is not None
+        given = torch.sign(side.matrix)
+        some, every = (near(each.T @ torch.randn(len(each), 24, **draw), given) for each in (inputs[:10], inputs))
+        for name, one, matrix in zip(errors, (side, small, side, side), (side.matrix, every, some, every), strict=True):
+            one.matrix = matrix
+            error = (one.sketch(g) * one.sketch(h)).sum() - (g * h).sum()
             errors[name].append(float(error / (g.norm() * h.norm())))
     spread = {name: torch.tensor(each).std() for name, each in errors.items()}
     assert all(abs(torch.tensor(each).mean()) < 4 * spread[name] / 20 + 1e-12 for name, each in errors.items())
     assert spread["signs"] < 1.5 * (2 / 32) ** 0.5
+    assert spread["folded"] < 1.5 * (2 / 25) ** 0.5
     assert spread["exact"] < 1e-10
+
+
+def test_what_an_evaluation_holds_at_3_billion_parameters() -> None:
+    """28 layers of 3,072 by 8,192 and two tables of 99,487 words, as the paper's largest model; 20 languages: training
+    and validation sketches and the matrices M together are at most .2% of 80 GiB."""
+    h, f, vocabulary = 3072, 8192, 99_487
+    layer = {"q": (h, h), "k": (h, h), "v": (h, h), "o": (h, h), "gate": (f, h), "up": (f, h), "down": (h, f)}
+    layer |= {"norm1": (h,), "norm2": (h,)}
+    shapes: dict[str, tuple[int, ...]] = {f"{n}.{name}": shape for n in range(28) for name, shape in layer.items()}
+    shapes |= {"norm": (h,), "embed": (vocabulary, h), "head": (vocabulary, h)}
+    sides = sides_of(shapes, {"embed": "table", "head": "output"}, Options().side).values()
+    numbers = sum(side.numbers for side in sides)
+    matrices = sum(side.shape[-1] * side.columns for side in sides)
+    assert numbers <= sketches.NUMBERS
+    assert 4 * (2 * 20 * numbers + matrices) <= 0.002 * 80 * 2**30
+
+
+def test_an_evaluation_holds_what_is_reckoned(val: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sketches, "NUMBERS", 3000)
+    model = make_model().double()
+    options = Options(val_sequences=3, measure_sequences=1, side=2)
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="sketch", options=options)
+    tracker.backward(loss_of(model), *batch((1, 4, 2, 3)), step=0)
+    engine = tracker.engine
+    assert engine.validated is not None
+    numbers = sum(side.numbers for side in engine.sides.values())
+    assert 500 < numbers < 3000
+    for held in (engine.train, engine.validated.sketches):
+        assert sum(each.numel() for each in held.values()) == 4 * numbers
 
 
 class Tied(Decoder):

@@ -129,14 +129,12 @@ class Run:
             total_steps=settings.steps,
             measure_sequences=settings.irds_measure,
             pass_tokens=min(8192, self._pass_sequences * settings.seq),
-            unseen_limit=settings.steps + 1,  # a scarce language is told of at the end
         )
         return IRDS(
             self.model,
             self.corpus.languages,
             val=pool or None,
             every=settings.every,
-            order=2 if settings.irds_order == "2" else 1,
             out=settings.out,
             options=options,
         )

@@ -159,7 +159,6 @@ class Settings:
     irds_val: int = setting(2, "Validation sequences of each language in one evaluation.", least=1)
     irds_pool: int = setting(256, "Validation sequences of each language through which evaluations rotate.", least=1)
     irds_measure: int = setting(16, "Validation sequences of each language that measure the loss drop.", least=1)
-    irds_order: str = setting("1", "1, or 2 for the midpoint rule.", choices=("1", "2"))
     irds_fresh: bool = setting(False, "Measure on training text instead of validation text; no text may be seen twice.")
 
     parallel: str = setting(
@@ -279,8 +278,6 @@ def _faults(settings: Settings) -> list[Fault]:
 def _together(settings: Settings) -> list[Fault]:
     """Settings that do not go together."""
     found = []
-    if settings.irds_fresh and settings.irds_order == "2":
-        found.append(Fault("--irds-order 2 does not go with --irds-fresh", hint="--irds-order 1"))
     val, test = settings.val_share, settings.test_share
     if not test > 0 or not val + test < 1 or (settings.validated and not val > 0):
         message = f"--val-share {val} and --test-share {test} must be above 0 and leave something to train on"
