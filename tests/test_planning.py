@@ -111,6 +111,7 @@ def test_with_a_fit_the_region_lies_around_its_optimum(log: sm.RunLog) -> None:
         {"sources": ["en", "de"], "available": {"en": 1e6}},
         {"sources": NAMES, "candidates": drawn(2, 0, 5)},
         {"sources": NAMES, "batches": 9},
+        {"sources": NAMES, "D": 0},
     ],
 )
 def test_what_makes_no_sense_is_refused(asked: dict[str, Any]) -> None:

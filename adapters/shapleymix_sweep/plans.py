@@ -33,7 +33,7 @@ import shapleymix as sm
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
 from shapleymix.files import atomic_write, read_once
 from shapleymix.laws.core import HARM_PRIOR
-from shapleymix.tables.words import Amounts, amounts, parse_size
+from shapleymix.tables.words import Amounts, amounts, parse_budget, parse_size
 from shapleymix_sweep.mixtures import Mixtures
 
 ENDING, SUFFIX = ".jsonl", "-sweep"
@@ -255,8 +255,8 @@ def grid(
     """
     by_name = N.items() if isinstance(N, Mapping) else [("", size) for size in _listed(N)]
     factor, cut = _factor(scale_down), _factor(cut_pools)
-    sizes = [(name, parse_size(size, "N") * factor) for name, size in by_name]
-    tokens = [parse_size(size, "D") * factor for size in _listed(D)]
+    sizes = [(name, parse_budget(size, "N") * factor) for name, size in by_name]
+    tokens = [parse_budget(size, "D") * factor for size in _listed(D)]
     pools = amounts(np.full(len(mixtures.sources), np.nan), available, mixtures.sources, parse_size, "tokens")
     unique = {name: factor * cut * pool for name, pool in zip(mixtures.sources, pools, strict=True) if pool > 0}
     if min(factor, cut) < 1 and not unique:

@@ -87,7 +87,7 @@ def _list(
     from shapleymix.files import is_table_name
     from shapleymix.mixing.bounds import polytope_of
     from shapleymix.planning.design import moved_within
-    from shapleymix.tables.words import parse_size
+    from shapleymix.tables.words import parse_budget
 
     languages = keywords.get("languages")
     if not (controlled or empirical or random):
@@ -95,7 +95,7 @@ def _list(
     sources = tuple(names or (() if languages is None else languages.names))
     if not sources:
         raise UsageError("nothing says what the sources are", hint="give --sources or --languages")
-    budget = {name: parse_size(keywords[name]) for name in ("N", "D") if name in keywords}
+    budget = {name: parse_budget(keywords[name], name) for name in ("N", "D") if name in keywords}
     tables = [made.read_mixtures(one) if is_table_name(one) else one for one in empirical]
     parts = [made.controlled(controlled.split(","), sources, languages)] if controlled else []
     parts += [made.empirical(tables, sources, languages, budget.get("D"))] if tables else []

@@ -139,7 +139,7 @@ def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any
     """A saved mixture, or ratios by language, and the unique tokens that are known."""
     from shapleymix.tables.languages import tokens_at_hand
     from shapleymix.tables.mixtures import mixture_of
-    from shapleymix.tables.words import parse_size
+    from shapleymix.tables.words import parse_budget
 
     saved = _saved(out, text, point) if text == "-" or Path(text).is_file() else None
     names = tuple(corpora.sources()) if table is None else table.names
@@ -153,7 +153,7 @@ def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any
         return saved, known
     for place, name in enumerate(names):
         held[place] = known.get(name, corpora.tokens(name))
-    D = parse_size(keywords["D"], "-D") if "D" in keywords else math.nan
+    D = parse_budget(keywords["D"], "-D") if "D" in keywords else math.nan
     return dict(zip(names, mixture_of(text, names, held, D).tolist(), strict=True)), known
 
 

@@ -35,7 +35,7 @@ from shapleymix.tables.languages import languages_of
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat
-from shapleymix.tables.words import parse_size, parse_whole
+from shapleymix.tables.words import parse_budget, parse_whole
 
 EXPONENTS = (0.2, 0.45, 0.9)
 LEVEL, EFFECT, NOISE = 3.0, 0.1, 0.05
@@ -335,7 +335,7 @@ def _budget(
     elif fit is not None:
         usual = float(fit.N_range[1]), float(fit.D_range[1])
     found = tuple(
-        known if given is None else parse_size(given, name)
+        known if given is None else parse_budget(given, name)
         for given, known, name in zip((N, D), usual, ("N", "D"), strict=True)
     )
     by_tokens = [name for name in ("available", "max_epochs", "min_tokens") if bounds.get(name) is not None]

@@ -24,8 +24,8 @@ FIVE = ("en", "de", "fr", "zh", "ja")
 
 
 def small(**changes: Any) -> Plan:
-    given: dict[str, Any] = {"seeds": (0, 1), "command": COMMAND} | changes
-    return grid(coalitions(("en", "de")), [1000, 2000], ["1M"], **given)
+    given: dict[str, Any] = {"D": ["1M"], "seeds": (0, 1), "command": COMMAND} | changes
+    return grid(coalitions(("en", "de")), [1000, 2000], **given)
 
 
 # -- mixtures
@@ -150,6 +150,7 @@ WRONG = {
     "mixtures alike": ({"command": COMMAND.replace("{mixture}", "0")}, "{mixture}"),
     "no model": ({"command": COMMAND + " {model}"}, "{model}"),
     "nothing": ({"seeds": ()}, "nothing"),
+    "no tokens": ({"D": 0}, "at least 1"),
 }
 
 
