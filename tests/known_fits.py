@@ -102,7 +102,10 @@ BOUNDS = ("box", "rows", "equal", "l1", "kl")
 def box(lower: np.ndarray, upper: np.ndarray) -> Polytope:
     """Bounds on single ratios alone."""
     M, none = len(upper), ("",) * len(upper)
-    names, supply = tuple(f"l{i}" for i in range(M)), Supply(1.0, np.full(M, np.nan), np.full(M, np.inf), np.zeros(M))
+    names, supply = (
+        tuple(f"l{i}" for i in range(M)),
+        Supply(1.0, np.full(M, np.nan), np.full(M, np.inf), np.zeros(M), np.zeros(M)),
+    )
     return Polytope(names, lower, upper, none, none, np.zeros((0, M)), np.zeros(0), np.zeros(0), (), supply)
 
 

@@ -187,6 +187,25 @@ def test_gains_are_differences_of_objectives_and_agree_with_compare():
     assert question.gain(found, "uniform").value == uniform.gain
 
 
+def test_the_rest_of_a_begun_run_is_chosen_among_all_that_it_can_still_become():
+    asked = {"after": "en=.7,fi=.3", "trained": "40B", "compare_to": "mine=code=1", "available": "en=1T,de=1T,fi=8B"}
+    question = problem(FIT, *BUDGET, **asked)
+    found, read = question.solve(), np.array([28e9, 0, 12e9, 0])
+    np.testing.assert_allclose(found.read + 60e9 * found.rest, 100e9 * found.p, rtol=1e-9)
+    rests = np.random.default_rng(3).dirichlet(np.ones(4), 2000)
+    p = (read + 60e9 * rests) / 100e9
+    inside = p[[question.within.violation(one) <= 1e-9 for one in p]]
+    assert found.objective <= question.goal.of(FIT.predict(inside, 1e9, 1e11)).min() + 1e-12
+    assert found.epochs[2] == pytest.approx(found.p[2] * 100e9 / 8e9)
+    mine = next(one for one in found.baselines if one.name == "mine")
+    np.testing.assert_allclose(mine.p, [0.28, 0, 0.12, 0.6])
+    assert question.gain(found, {"code": 1}).value == pytest.approx(mine.gain)
+    assert question.with_tokens("fi+4B").within.supply.read.tolist() == read.tolist()
+    for wrong, kind in (({"trained": "100B"}, InfeasibleError), ({"trained": None}, UsageError)):
+        with pytest.raises(kind):
+            problem(FIT, *BUDGET, **(asked | wrong))
+
+
 def test_the_verdict_is_of_all_compared_mixtures():
     found = mixture(compare_to=["poor=en=1"])
     unsure = replace(found.baselines[0], gain_low=-1.0, gain_high=1.0, better=("poor",))

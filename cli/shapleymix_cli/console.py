@@ -84,7 +84,7 @@ def significant(value: float) -> str:
 
 
 FORMS: dict[str, Callable[[float], str]] = {
-    **dict.fromkeys(("N", "D", "tokens", "available"), size),
+    **dict.fromkeys(("N", "D", "tokens", "available", "read"), size),
     **dict.fromkeys(("PE", "held-out PE", "SE", "error"), lambda value: percent(value, 2)),
     **dict.fromkeys(("coverage", "P(better)", "defined"), percent),
     **dict.fromkeys(("epochs", "weight", "per 1% of D", "p-value"), lambda value: f"{value:z.3g}"),

@@ -109,6 +109,8 @@ def _ratios(found: sm.Mixture) -> Table:
     columns: dict[str, list[Any]] = {"source": list(found.sources), "ratio": found.p.tolist()}
     columns |= intervals(found, found.p_low, found.p_high, gain=True)
     columns["tokens"] = (found.p * found.D).tolist()
+    if found.read.any():
+        columns |= {"read": found.read.tolist(), "rest": found.rest.tolist()}
     if (found.floors > 0).any():
         columns["floor"] = [value if value > 0 else None for value in found.floors.tolist()]
     if (found.caps < 1).any():

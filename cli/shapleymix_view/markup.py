@@ -67,7 +67,7 @@ def percent(value: float) -> str:
 
 
 FORMS: Mapping[str, Callable[[float], str]] = {
-    **dict.fromkeys(("N", "D", "tokens", "available"), format_size),
+    **dict.fromkeys(("N", "D", "tokens", "available", "read"), format_size),
     **dict.fromkeys(("PE", "standard error", "coverage"), percent),
     "P(better)": "{:.0%}".format,
     **dict.fromkeys(("weight", "epochs", "parameters", "value", "low", "high"), "{:.4g}".format),

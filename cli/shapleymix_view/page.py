@@ -175,6 +175,8 @@ def _optimum(best: Mixture) -> Markup:
     }
     if np.isfinite(best.available).any():
         ratios |= {"available": best.available[order].tolist(), "epochs": best.epochs[order].tolist()}
+    if best.read.any():
+        ratios |= {"read": best.read[order].tolist(), "rest": best.rest[order].tolist()}
     noun = "error rate" if best.measure == "error" else "loss, nats"
     losses = {
         "target": best.targets,

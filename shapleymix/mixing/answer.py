@@ -221,6 +221,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         floors=within.lower,
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
         epochs=epochs_of(p, surface.available, surface.D),
+        read=within.supply.read,
         baselines=_rivals(one, p),
         replicates=0 if optima is None else len(optima),
         penalty=goal.penalty(p),
@@ -289,8 +290,9 @@ def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
     """The optimum against baselines and the mixtures that were asked for; and these against each other."""
     surface, asked, found = one.surface, one.asked, []
     named = named_baselines(surface.sources, surface.available, asked["smoothing"], asked["compare_to"], surface.D)
-    for name, q in named.items():
-        known = _compared(one, name, q, one.gain(p, q))
+    for name, rest in named.items():
+        q = one.whole(rest)
+        known = _compared(one, name, q, one.gained(p, q))
         reason = "the law gives more than an untrained model's loss" if np.isnan(known["objective"]) else ""
         within, penalty = one.goal.violation(q) <= FEASIBLE, one.goal.penalty(q)
         found.append(Rival(**known, within_bounds=within, penalty=penalty, reason=reason))
@@ -301,7 +303,7 @@ def _better(one: Problem, rival: Rival, others: Sequence[Rival]) -> tuple[str, .
     """The other rivals that surely gain over one, where the optimum does not."""
     if rival.sure is not False:
         return ()
-    gains = {other.name: one.gain(other.p, rival.p) for other in others if other is not rival and other.within_bounds}
+    gains = {other.name: one.gained(other.p, rival.p) for other in others if other is not rival and other.within_bounds}
     return tuple(name for name, gain in gains.items() if is_sure(gain.low, gain.probability))
 
 
@@ -316,7 +318,7 @@ def candidates_of(one: Problem, mixtures: Rivals) -> Candidates:
     low, high = (np.where(np.isnan(losses), np.nan, end) for end in (low, high))
     entries = []
     for row, name in enumerate(named):
-        known = _compared(one, name, p[row], one.gain(p[row], p[0]))
+        known = _compared(one, name, p[row], one.gained(p[row], p[0]))
         entries.append(Candidate(**known, losses=losses[row], low=low[row], high=high[row]))
     entries[0] = replace(entries[0], probability=np.nan)
     told = surface.warnings(p, tuple(named))

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import Fault, UsageError, did_you_mean
-from shapleymix.mixing.polytope import FIXED, GIVEN, TOKENS, UNSEEN, Ball, Polytope, Supply
+from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
+from shapleymix.mixing.polytope import FIXED, GIVEN, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
@@ -24,6 +24,8 @@ from shapleymix.tables.words import (
     Amounts,
     Ratios,
     amounts,
+    format_size,
+    parse_budget,
     parse_choice,
     parse_number,
     parse_positive,
@@ -196,6 +198,8 @@ def polytope_of(
     near: MixtureSpec | None = None,
     within: float | str | None = None,
     distance: str = "l1",
+    after: MixtureSpec | None = None,
+    trained: Amount | None = None,
     unseen: Sequence[str] = (),
     usual_epochs: float = DEFAULT_EPOCHS,
 ) -> Polytope:
@@ -205,7 +209,7 @@ def polytope_of(
     ----------
     sources : sequence of str (M,)
         Labels.
-    caps, floors, fix, languages, available, max_epochs, min_tokens, groups, near, within, distance : see `problem`
+    caps, floors, fix, languages, available, max_epochs, min_tokens, groups, near, within, distance, after, trained : see `problem`
         The bounds.
     unseen : sequence of str
         Sources to be held at ratio 0.
@@ -222,7 +226,15 @@ def polytope_of(
         raise UsageError("near and within go together", hint="for instance near uniform, within 0.2")
     if fix is not None and (isinstance(fix, (int, float)) or (isinstance(fix, str) and "=" not in fix)):
         raise UsageError(f"fixed ratio: {fix!r} has no name", hint="write it like en=0.3")
+    if (after is None) != (trained is None):
+        raise UsageError("after and trained go together", hint="for instance after mixture.json, trained 400B")
     tokens = tokens_at_hand(names, languages, available)
+    read = np.zeros(len(names))
+    if after is not None and trained is not None:
+        read = mixture_of(after, names, tokens, D) * parse_budget(trained, "trained")
+    if read.sum() >= D:
+        message = f"the run has read {format_size(read.sum())} of {format_size(D)} tokens: none are left to choose"
+        raise InfeasibleError(message, hint="D counts the tokens of the whole run")
     epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, parse_positive, "max_epochs")
     epochs = np.where(np.isnan(epochs), usual_epochs, epochs)
     least = amounts(none, min_tokens, names, parse_size, "min_tokens")
@@ -230,23 +242,25 @@ def polytope_of(
     with np.errstate(invalid="ignore"):
         supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
     above = np.stack([fixed, amounts(none, caps, names, parse_ratio, "caps"), supplied, np.ones(len(names))])
-    below = np.stack([fixed, amounts(none, floors, names, parse_ratio, "floors"), least / D, np.zeros(len(names))])
+    below = np.stack(
+        [fixed, amounts(none, floors, names, parse_ratio, "floors"), least / D, read / D, np.zeros(len(names))]
+    )
     upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
-    words = np.array([FIXED, GIVEN, TOKENS, ""])
+    capped, floored = np.array([FIXED, GIVEN, TOKENS, ""]), np.array([FIXED, GIVEN, TOKENS, READ, ""])
     held = np.isin(names, list(unseen))
     found = groups_of(groups, names, families_of(languages, names))
     return Polytope(
         sources=names,
         lower=lower,
         upper=np.where(held, 0.0, upper),
-        floor_origin=tuple(words[np.nanargmax(below, axis=0)].tolist()),
-        cap_origin=tuple(np.where(held, UNSEEN, words[np.where(upper < 1, np.nanargmin(above, axis=0), 3)]).tolist()),
+        floor_origin=tuple(floored[np.nanargmax(below, axis=0)].tolist()),
+        cap_origin=tuple(np.where(held, UNSEEN, capped[np.where(upper < 1, np.nanargmin(above, axis=0), 3)]).tolist()),
         rows=np.array([[float(name in one.sources) for name in names] for one in found]).reshape(-1, len(names)),
         row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in found]),
         row_high=np.array([one.upper if one.upper < 1 else np.inf for one in found]),
         row_names=tuple(one.label for one in found),
         ball=None if near is None else _ball(mixture_of(near, names, tokens, D), within, distance),
-        supply=Supply(float(D), tokens, epochs, np.nan_to_num(least)),
+        supply=Supply(float(D), tokens, epochs, np.nan_to_num(least), read),
     )
 
 

@@ -226,6 +226,8 @@ class Mixture(Answer):
         The bounds that hold the optimum back, the dearest first.
     epochs : array (M,)
         How often the mixture sees each token; NaN where not known.
+    read : array (M,)
+        Tokens that the run has read already; 0 where it is not begun.
     baselines, what_if : tuple of Rival and tuple of WhatIf
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
     kl, anchor : float and array (M,), optional
@@ -241,7 +243,7 @@ class Mixture(Answer):
     axes: ClassVar[Mapping[str, str]] = {
         **Answer.axes,
         "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K", "losses_high": "K", "weights": "K",
-        "caps": "M", "floors": "M", "epochs": "M", "repetition": "K", "anchor": "M",
+        "caps": "M", "floors": "M", "epochs": "M", "read": "M", "repetition": "K", "anchor": "M",
     }  # fmt: skip
 
     p: FloatArray
@@ -259,6 +261,7 @@ class Mixture(Answer):
     floors: FloatArray
     binding: tuple[Price, ...]
     epochs: FloatArray
+    read: FloatArray
     baselines: tuple[Rival, ...]
     replicates: int
     penalty: float = 0.0
@@ -299,6 +302,12 @@ class Mixture(Answer):
     def mixture(self) -> dict[str, float]:
         """Ratio of every source, unrounded."""
         return dict(zip(self.sources, self.p.tolist(), strict=True))
+
+    @property
+    def rest(self) -> FloatArray:
+        """Ratios (M,) of the tokens that are still to be read, of which there are `D - read.sum()`."""
+        left = np.maximum(self.p * self.D - self.read, 0.0)
+        return left / left.sum()
 
     @property
     def told(self) -> str:

@@ -22,7 +22,7 @@ LEAST_NONZERO = 2 * TRACE
 """A ratio that no rounding takes for none, as one of `TRACE` would be."""
 ROUNDING = 1e-13
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-FIXED, TOKENS, GIVEN, UNSEEN, REGIME = "fixed", "tokens", "given", "unseen", "regime"
+FIXED, TOKENS, GIVEN, UNSEEN, REGIME, READ = "fixed", "tokens", "given", "unseen", "regime", "read"
 """Where a bound comes from."""
 
 
@@ -41,13 +41,14 @@ class Ball:
 
 @dataclass(frozen=True)
 class Supply:
-    """Tokens at hand for a run of D tokens: unique ones (M,), NaN where not known; how often they may be seen; and the
-    fewest that are asked for, 0 for none."""
+    """Tokens at hand for a run of D tokens: unique ones (M,), NaN where not known; how often they may be seen; the
+    fewest that are asked for, 0 for none; and those that the run has read already, 0 before it."""
 
     D: float
     available: FloatArray
     epochs: FloatArray
     least: FloatArray
+    read: FloatArray
 
 
 class Duals(NamedTuple):

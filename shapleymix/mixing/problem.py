@@ -152,17 +152,29 @@ class Problem:
             "languages": None if table is None else replace(table, available_tokens=nowhere),
             "available": {name: available[i] for i, name in enumerate(sources) if np.isfinite(available[i])},
             "near": None if ball is None else ball.center,
+            "after": None if self.asked["after"] is None else self.within.supply.read / self.within.supply.read.sum(),
             "anchor": self.goal.anchor,
         }
         return self.written(self.fit, self.surface.N, self.surface.D, self.asked | fixed)
 
     def gain(self, p: MixtureSpec, q: MixtureSpec) -> Gain:
         """What a mixture p saves of the objective of q."""
-        return self.surface.gain(self.ratios(p), self.ratios(q), self.goal.of, self.level)
+        return self.gained(self.ratios(p), self.ratios(q))
+
+    def gained(self, p: FloatArray, q: FloatArray) -> Gain:
+        """The same of two mixtures (M,) of the whole run."""
+        return self.surface.gain(p, q, self.goal.of, self.level)
 
     def ratios(self, given: MixtureSpec) -> FloatArray:
-        """A mixture (M,) from whatever may be given for one."""
-        return mixture_of(given, self.within.sources, self.surface.available, self.surface.D)
+        """A mixture (M,) of the whole run from one of what it has still to read, or from an answer."""
+        if isinstance(given, Mixture) and given.read.any():
+            return given.p
+        return self.whole(mixture_of(given, self.within.sources, self.surface.available, self.surface.D))
+
+    def whole(self, rest: FloatArray) -> FloatArray:
+        """The mixture (M,) of the whole run whose rest has such a mixture (M,)."""
+        read = self.within.supply.read / self.surface.D
+        return read + (1 - read.sum()) * rest
 
     def objective(self, p: FloatArray) -> float:
         """The mean or worst loss of a mixture (M,), as `predict` has the losses."""
@@ -223,6 +235,8 @@ def problem(
     near: MixtureSpec | None = None,
     within: float | str | None = None,
     distance: str = "l1",
+    after: MixtureSpec | None = None,
+    trained: Size | None = None,
     anchor: MixtureSpec | None = None,
     kl: float = 0.0,
     constraints: Sequence[Constraint] = (),
@@ -278,6 +292,12 @@ def problem(
         The largest distance from `near`.
     distance : str
         How that is measured: `"l1"`, the sum of absolute differences, or `"kl"`, nats.
+    after : MixtureSpec, optional
+        For a run already begun, what it has read so far; needs `trained`. N, D, bounds and epochs are those of the
+        whole run, and so is the answer, whose `rest` is what to read from now on. Mixtures to compare with are of the
+        rest. Losses are taken to hang on what a run has read in all, not on its order.
+    trained : Size, optional
+        How many of the D tokens it has read.
     anchor : MixtureSpec, optional
         A mixture towards which the optimum is pulled; needs `kl`.
     kl : float

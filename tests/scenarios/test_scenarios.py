@@ -154,6 +154,17 @@ def test_worst_case_and_weights(home: Path) -> None:
     assert ratios(optimum(home, "--weights", "ja=1"))["ja"] > 0.5
 
 
+def test_the_rest_of_a_run_already_begun(home: Path) -> None:
+    begun = ("-D", "4M", "--after", "mixture.json", "--trained", "2M", "--available", "en=1M,de=1M,fr=1M,zh=1M,ja=1M")
+    found = optimum(home, *begun, "-o", "rest.json")
+    whole, read = found["p"], found["read"]
+    assert all(4e6 * ratio >= tokens * (1 - 1e-9) for ratio, tokens in zip(whole, read, strict=True))
+    written = answer("export", "rest.json", "--format", "json", folder=home)
+    assert written["D"] == pytest.approx(2e6)
+    zh = found["sources"].index("zh")
+    assert written["tokens"]["zh"] == pytest.approx(4e6 * whole[zh] - read[zh])
+
+
 def test_infeasible_bounds_are_explained(home: Path) -> None:
     found = answer("optimize", "fit.json", *BUDGET, "--caps", "0.1", folder=home, code=1)
     assert found["error"]["hint"]
