@@ -209,8 +209,10 @@ def polytope_of(
     ----------
     sources : sequence of str (M,)
         Labels.
-    caps, floors, fix, languages, available, max_epochs, min_tokens, groups, near, within, distance, after, trained : see `problem`
+    caps, floors, fix, languages, available, max_epochs, min_tokens, groups : see `problem`
         The bounds.
+    near, within, distance, after, trained : see `problem`
+        A ball around a mixture, and what the run has read.
     unseen : sequence of str
         Sources to be held at ratio 0.
     usual_epochs : float
