@@ -206,6 +206,22 @@ def test_the_rest_of_a_begun_run_is_chosen_among_all_that_it_can_still_become():
             problem(FIT, *BUDGET, **(asked | wrong))
 
 
+def test_ratios_inside_of_a_parent_are_kept_and_the_parent_alone_moves():
+    nested = replace(FIT, sources=("a/web", "a/books/old", "a/books/new", "b"))
+    question = problem(nested, *BUDGET, keep_within="a", kept=[0.4, 0.1, 0.3, 0.2])
+    found = question.solve()
+    np.testing.assert_allclose(found.p[:3] / found.p[:3].sum(), [0.5, 0.125, 0.375], rtol=1e-8)
+    share = np.linspace(0, 1, 4001)[:, None]
+    line = np.concatenate([share * [0.5, 0.125, 0.375], 1 - share], axis=1)
+    losses = question.goal.of(FIT.predict(line, 1e9, 1e11))
+    assert found.objective == pytest.approx(losses.min(), abs=1e-7)
+    books = problem(nested, *BUDGET, groups="a/books<=.1", keep_within=["a/books"], kept="uniform").solve()
+    assert books.p[1] == pytest.approx(books.p[2])
+    assert books.p[1:3].sum() == pytest.approx(0.1)
+    with pytest.raises(UsageError):
+        problem(nested, *BUDGET, keep_within="a", kept="b=1")
+
+
 def test_the_verdict_is_of_all_compared_mixtures():
     found = mixture(compare_to=["poor=en=1"])
     unsure = replace(found.baselines[0], gain_low=-1.0, gain_high=1.0, better=("poor",))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import shapleymix as sm
 from shapleymix.errors import UsageError
 from shapleymix_cli.console import Output, Part, Table, gains, intervals, score_or_loss, section, size
@@ -104,7 +106,12 @@ def _sized(value: float, low: float, high: float) -> str:
 
 
 def _ratios(found: sm.Mixture) -> Table:
-    """A row for each source, the largest first: its ratio and tokens, and its bounds and epochs where there are any."""
+    """A row for each source, the largest first: its ratio and tokens, and its bounds and epochs where there are any.
+
+    Below them stand the sums of sources with one parent, such as `en/web` and `en/books`.
+    """
+    from shapleymix.mixing.bounds import families_of
+
     order = sorted(range(len(found.p)), key=lambda place: -found.p[place])
     columns: dict[str, list[Any]] = {"source": list(found.sources), "ratio": found.p.tolist()}
     columns |= intervals(found, found.p_low, found.p_high, gain=True)
@@ -117,7 +124,16 @@ def _ratios(found: sm.Mixture) -> Table:
         columns["cap"] = [value if value < 1 else None for value in found.caps.tolist()]
     if any(value == value for value in found.epochs.tolist()):
         columns["epochs"] = found.epochs.tolist()
-    return Table({name: [values[place] for place in order] for name, values in columns.items()})
+    rows = {name: [values[place] for place in order] for name, values in columns.items()}
+    for parent, names in families_of(None, found.sources).items():
+        members = np.isin(found.sources, names)
+        sums = {
+            "source": f"{parent}, in all",
+            "ratio": found.p[members].sum(),
+            "tokens": found.D * found.p[members].sum(),
+        }
+        rows = {name: [*values, sums.get(name)] for name, values in rows.items()}
+    return Table(rows)
 
 
 def _proof(found: sm.Mixture, noun: str, unit: str) -> list[Part]:

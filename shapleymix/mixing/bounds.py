@@ -3,7 +3,8 @@
 Adding a bound: a keyword of `problem`, and what it makes of a `Polytope`, here.
 
 A group bounds the summed ratio of some sources: `en+de<=0.3`, `cjk: zh+ja>=10%`, `Germanic>=0.6`, and from both sides
-`0.2<=en+de<=0.5`. Axes: M sources, G rows.
+`0.2<=en+de<=0.5`. Sources with a slash in their name have parents: `en` stands for `en/web` and `en/books` together.
+Axes: M sources, G rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
 from shapleymix.mixing.polytope import FIXED, GIVEN, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.words import (
@@ -139,12 +140,16 @@ def groups_of(
 
 
 def families_of(languages: Languages | None, sources: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The sources of each family that a languages table names."""
-    if languages is None:
-        return {}
-    family = dict(zip(languages.names, languages.family, strict=True))
-    named = dict.fromkeys(family[name] for name in sources if family.get(name) is not None)
-    return {one: tuple(name for name in sources if family.get(name) == one) for one in named if one is not None}
+    """The sources of each family that a languages table names, and of each parent that names with a slash have."""
+    family = {} if languages is None else dict(zip(languages.names, languages.family, strict=True))
+    found: dict[str, tuple[str, ...]] = {}
+    for name in sources:
+        parts = name.split("/")
+        above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+        for one in (family.get(name), *(parent for parent in above if parent not in sources)):
+            if one is not None:
+                found[one] = (*found.get(one, ()), name)
+    return found
 
 
 def members_of(
@@ -195,6 +200,8 @@ def polytope_of(
     max_epochs: EpochsSpec | None = None,
     min_tokens: TokensSpec | None = None,
     groups: Sequence[GroupSpec] | GroupSpec = (),
+    keep_within: Sequence[str] | str = (),
+    kept: MixtureSpec = "natural",
     near: MixtureSpec | None = None,
     within: float | str | None = None,
     distance: str = "l1",
@@ -211,8 +218,8 @@ def polytope_of(
         Labels.
     caps, floors, fix, languages, available, max_epochs, min_tokens, groups : see `problem`
         The bounds.
-    near, within, distance, after, trained : see `problem`
-        A ball around a mixture, and what the run has read.
+    keep_within, kept, near, within, distance, after, trained : see `problem`
+        Ratios inside of groups, a ball around a mixture, and what the run has read.
     unseen : sequence of str
         Sources to be held at ratio 0.
     usual_epochs : float
@@ -250,8 +257,9 @@ def polytope_of(
     upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
     capped, floored = np.array([FIXED, GIVEN, TOKENS, ""]), np.array([FIXED, GIVEN, TOKENS, READ, ""])
     held = np.isin(names, list(unseen))
-    found = groups_of(groups, names, families_of(languages, names))
-    return Polytope(
+    families = families_of(languages, names)
+    found = groups_of(groups, names, families)
+    bounds = Polytope(
         sources=names,
         lower=lower,
         upper=np.where(held, 0.0, upper),
@@ -264,6 +272,25 @@ def polytope_of(
         ball=None if near is None else _ball(mixture_of(near, names, tokens, D), within, distance),
         supply=Supply(float(D), tokens, epochs, np.nan_to_num(least), read),
     )
+    if not keep_within:
+        return bounds
+    whole = mixture_of(kept, names, tokens, D)
+    for parent in [keep_within] if isinstance(keep_within, str) else keep_within:
+        bounds = _kept_inside(
+            bounds, parent, np.isin(names, members_of([parent], names, families, "keep_within")), whole
+        )
+    return bounds
+
+
+def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, whole: FloatArray) -> Polytope:
+    """The bounds with the ratios of members (M,) to each other as a mixture (M,) has them."""
+    inside = np.where(members, whole, 0.0)
+    if not inside.any():
+        raise UsageError(f"keep_within: the mixture whose ratios are to be kept has none of {parent}")
+    for place in np.flatnonzero(members)[1:].tolist():
+        weights = np.where(np.arange(len(members)) == place, 1.0, 0.0) - members * inside[place] / inside.sum()
+        bounds = bounds.with_row(f"{bounds.sources[place]} within {parent}", weights, 0.0, 0.0)
+    return bounds
 
 
 def _ball(center: FloatArray, within: float | str | None, distance: str) -> Ball:

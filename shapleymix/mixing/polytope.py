@@ -84,7 +84,7 @@ class Polytope:
     lower, upper : array (M,)
         Bounds of the ratios.
     floor_origin, cap_origin : tuple of str (M,)
-        Where each comes from: "given", "fixed", "tokens", "unseen", "regime", or "" for none.
+        Where each comes from: "given", "fixed", "tokens", "unseen", "regime", "read", or "" for none.
     rows : array (G, M)
         Weights of the ratios in each further bound: ones for the sources of a group.
     row_low, row_high : array (G,)

@@ -232,6 +232,8 @@ def problem(
     max_epochs: EpochsSpec | None = None,
     min_tokens: TokensSpec | None = None,
     groups: Sequence[GroupSpec] | GroupSpec = (),
+    keep_within: Sequence[str] | str = (),
+    kept: MixtureSpec = "natural",
     near: MixtureSpec | None = None,
     within: float | str | None = None,
     distance: str = "l1",
@@ -285,7 +287,13 @@ def problem(
     min_tokens : TokensSpec, optional
         Fewest tokens, for every source or by name.
     groups : GroupSpec or sequence of GroupSpec
-        Bounds on summed ratios, such as `"en+de<=0.3"`, `"cjk: zh+ja>=10%"` or `"Germanic>=60%"` (a family).
+        Bounds on summed ratios, such as `"en+de<=0.3"`, `"cjk: zh+ja>=10%"`, `"Germanic>=60%"` (a family) or
+        `"en>=20%"` (all sources whose names begin with `en/`).
+    keep_within : str or sequence of str
+        Families or parents, such as `"en"` of `en/web` and `en/books`, of which only the summed ratio is chosen: inside
+        of each the ratios stay as the mixture `kept` has them.
+    kept : MixtureSpec
+        That mixture.
     near : MixtureSpec, optional
         A mixture to stay close to; needs `within`.
     within : float or str, optional

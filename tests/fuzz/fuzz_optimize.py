@@ -41,7 +41,10 @@ def goal_of(seed: int) -> Goal:
     """A random goal; the bounds hold a mixture."""
     rng = np.random.default_rng(seed)
     M, K = int(rng.integers(2, 9)), int(rng.integers(1, 9))
-    names, inside = [f"l{i}" for i in range(M)], rng.dirichlet(np.full(M, rng.choice([0.3, 1, 5])))
+    names, inside = (
+        [f"of/l{i}" if i < 3 else f"l{i}" for i in range(M)],
+        rng.dirichlet(np.full(M, rng.choice([0.3, 1, 5]))),
+    )
     room = rng.choice([0.0, 0.05, 0.4])
     bounds: dict[str, Any] = {}
     if rng.random() < 0.5:
@@ -56,6 +59,11 @@ def goal_of(seed: int) -> Goal:
         away = float(np.abs(inside - center).sum()) if kind == "l1" else 0.3
         center = center if kind == "l1" else inside
         bounds |= {"near": dict(zip(names, center, strict=True)), "within": away + 1e-3, "distance": kind}
+    given = dict(zip(names, inside, strict=True))
+    if rng.random() < 0.2:
+        bounds |= {"keep_within": "of", "kept": given}
+    if rng.random() < 0.2:
+        bounds |= {"after": given, "trained": f"{rng.uniform(0.1, 0.9):.3f}B"}
     within = polytope_of(names, 1e9, **bounds).checked()
     w = rng.dirichlet(np.ones(K)) * (rng.random(K) < 0.9)
     w[0] += 0.1
