@@ -33,6 +33,7 @@ USUAL: Mapping[str, object] = {
     "objective": "mean",
     "distance": "l1",
     "kl": 0.0,
+    "kept": "natural",
 }
 """Keywords that no command needs to say."""
 
@@ -42,7 +43,7 @@ def opened(mixture: Mixture) -> dict[str, Any]:
     asked: dict[str, Any] = dict(mixture.asked)
     table = asked.get("languages")
     if isinstance(table, Mapping):
-        numbers = {name: table[name] for name in ("available_tokens", "weight", "max_epochs")}
+        numbers = {name: table[name] for name in ("available_tokens", "weight", "max_epochs", "bytes_per_token")}
         held: dict[str, Any] = {
             name: None if one is None else np.array(one, dtype=np.float64) for name, one in numbers.items()
         }
@@ -60,6 +61,8 @@ def unmoved(fit: Fit, mixture: Mixture) -> str:
     asked = mixture.asked
     known = {
         "bounds on sums of ratios": asked.get("groups"),
+        "ratios kept inside of groups": asked.get("keep_within"),
+        "a run already begun": asked.get("after"),
         "a mixture to stay near": asked.get("near"),
         "a pull towards a mixture": mixture.kl > 0,
         "constraints of your own": asked.get("constraints"),
@@ -133,7 +136,7 @@ def _steps(now: float, fitted: FloatArray) -> list[float]:
 def _sliders(question: Problem) -> FloatArray:
     """The weights (K,) as they were typed; ones where losses are divided by those of monolingual models."""
     weights = question.weights
-    return np.ones_like(weights.raw) if weights.relative else weights.raw
+    return np.ones_like(weights.raw) if weights.unit else weights.raw
 
 
 def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str, Json]:
@@ -152,7 +155,7 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str,
         "upper": within.upper.tolist(),
         "own": surface.own.tolist(),
         "edge": edge.tolist(),
-        "unit": (question.weights.raw / _sliders(question)).tolist() if question.weights.relative else None,
+        "unit": (question.weights.raw / _sliders(question)).tolist() if question.weights.unit else None,
         "form": pieces.form,
     }
     for name in FIELDS:

@@ -251,9 +251,8 @@ def polytope_of(
     with np.errstate(invalid="ignore"):
         supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
     above = np.stack([fixed, amounts(none, caps, names, parse_ratio, "caps"), supplied, np.ones(len(names))])
-    below = np.stack(
-        [fixed, amounts(none, floors, names, parse_ratio, "floors"), least / D, read / D, np.zeros(len(names))]
-    )
+    typed = amounts(none, floors, names, parse_ratio, "floors")
+    below = np.stack([fixed, typed, least / D, np.where(read > 0, read, np.nan) / D, np.zeros(len(names))])
     upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
     capped, floored = np.array([FIXED, GIVEN, TOKENS, ""]), np.array([FIXED, GIVEN, TOKENS, READ, ""])
     held = np.isin(names, list(unseen))

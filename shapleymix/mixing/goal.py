@@ -19,10 +19,10 @@ from shapleymix.laws.pieces import Pieces, product
 from shapleymix.mixing.cone import Cones
 from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import Languages, read_languages
+from shapleymix.tables.languages import Languages, column_of, read_languages
 from shapleymix.tables.words import amounts, parse_number, parse_positive
 
-UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
+UNWEIGHTED, NORMALIZED, BITS = "unweighted", "normalized", "bits-per-byte"
 MEAN, WORST = "mean", "worst"
 
 WeightSpec = str | os.PathLike[str] | Mapping[str, float | str] | Sequence[float] | FloatArray | Languages
@@ -41,14 +41,14 @@ class Weights:
         Where the weights are from.
     notices : tuple of str
         What a user should know of them.
-    relative : bool
-        Whether they divide losses by those of monolingual models; the mean is then that of the K quotients.
+    unit : str
+        Unit of a loss times its weight, where they change that; the mean is then that of the K products.
     """
 
     raw: FloatArray
     origin: str
     notices: tuple[str, ...] = ()
-    relative: bool = False
+    unit: str = ""
 
     def of(self, objective: str, measure: str) -> tuple[FloatArray, str]:
         """Weights (K,) of the mean or the worst objective, and the unit of that.
@@ -56,8 +56,8 @@ class Weights:
         Of the worst loss the largest weight is 1; where weights differ, a weighted loss is no loss of any target.
         """
         plain = "nats" if measure == "loss" else "error rate"
-        if self.relative:
-            return self.raw / (len(self.raw) if objective == MEAN else 1), "times the monolingual loss"
+        if self.unit:
+            return self.raw / (len(self.raw) if objective == MEAN else 1), self.unit
         if objective == MEAN:
             return self.raw / self.raw.sum(), plain
         counted = self.raw[self.raw > 0]
@@ -68,8 +68,9 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
     """The weights of the targets that the keywords of a problem ask for.
 
     `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by those of monolingual models;
-    ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights. Targets without a
-    number get 0, which the notices say. Tasks are weighed by the scores' own rule.
+    ShapleyLaw paper, "Mixture Optimization"), `bits-per-byte` (their mean in that unit), numbers by target, or a
+    languages table with weights. Targets without a number get 0, which the notices say. Tasks are weighed by the
+    scores' own rule.
 
     Raises
     ------
@@ -88,12 +89,14 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
         return _of_numbers(_column(given, targets), targets, f"table {given.origin}")
     if isinstance(given, str) and given == UNWEIGHTED:
         return Weights(np.ones(len(targets)), "unweighted: the mean of the losses")
+    if isinstance(given, str) and given in (NORMALIZED, BITS) and score is not None:
+        raise UsageError(f"{given} weights are of losses, not of scores", hint="give weights of tasks")
+    if isinstance(given, str) and given == BITS:
+        return _in_bits(table, targets)
     if isinstance(given, str) and given == NORMALIZED:
-        if score is not None:
-            raise UsageError(f"{NORMALIZED} weights are of losses, not of scores", hint="give weights of tasks")
         return _normalized(fit, surface, amounts(nothing, asked["monolingual"], targets, parse_positive, "monolingual"))
     if isinstance(given, str) and "=" not in given:
-        raise UsageError(f"unknown weights {given!r}", hint=did_you_mean(given, (UNWEIGHTED, NORMALIZED)))
+        raise UsageError(f"unknown weights {given!r}", hint=did_you_mean(given, (UNWEIGHTED, NORMALIZED, BITS)))
     if score is not None and (given is None or isinstance(given, (str, Mapping))):
         given = score.weights(given, asked["objective"])
     return _of_numbers(amounts(nothing, given, targets, parse_number, "weights"), targets, origin)
@@ -113,7 +116,20 @@ def _normalized(fit: Any, surface: Surface, measured: FloatArray) -> Weights:
     if faults:
         raise UsageError.of(faults, "the normalized weights")
     origin = "measured" if known.all() else "measured where given, else predicted" if known.any() else "predicted"
-    return Weights(1 / losses, f"normalized: inverse monolingual loss, {origin}", relative=True)
+    told = f"normalized: inverse monolingual loss, {origin}"
+    return Weights(1 / losses, told, unit="times the monolingual loss")
+
+
+def _in_bits(table: Languages | None, targets: tuple[str, ...]) -> Weights:
+    """What makes bits a byte of nats a token, for tokenizers that give languages different numbers of bytes."""
+    size = column_of(table, "bytes_per_token", targets)
+    faults = [
+        Fault(f"the bytes per token of {target!r} are not known", hint="give a languages table with bytes_per_token")
+        for target in np.array(targets)[np.isnan(size)].tolist()
+    ]
+    if faults:
+        raise UsageError.of(faults, "the weights")
+    return Weights(1 / (np.log(2) * size), f"{BITS}: the mean of the losses in bits a byte", unit="bits a byte")
 
 
 def _column(languages: Languages, targets: tuple[str, ...]) -> FloatArray:

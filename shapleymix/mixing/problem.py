@@ -265,8 +265,9 @@ def problem(
         Parameters and tokens of the run: numbers, or sizes such as `"243M"`.
     weights : WeightSpec, optional
         What each target counts: `"unweighted"`, `"normalized"` (losses are divided by those of monolingual models),
-        numbers by target (`"en=1,de=2"`; the others get 0), or a languages table. By default the weights of
-        `languages` if it has any, else unweighted.
+        `"bits-per-byte"` (the mean in that unit, by the column `bytes_per_token` of `languages`), numbers by target
+        (`"en=1,de=2"`; the others get 0), or a languages table. By default the weights of `languages` if it has any,
+        else unweighted.
     monolingual : mapping or str, optional
         Measured losses of monolingual models, for normalized weights; predicted where not given.
     objective : str

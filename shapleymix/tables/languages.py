@@ -15,7 +15,7 @@ from shapleymix.records import FloatArray
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
 from shapleymix.tables.words import Amounts, amounts, check_label, parse_size
 
-COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs")
+COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs", "bytes_per_token")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Languages(Tabular, Shown):
         Weights of the languages' losses in the objective; None where the table has none.
     max_epochs : array (L,)
         How often the tokens may be repeated; NaN where not given.
+    bytes_per_token : array (L,), optional
+        Mean bytes of a token of each language's validation text; None where the table has none.
     origin, digest : str
         The file, and the SHA-256 of its bytes.
     notices : tuple of str
@@ -45,6 +47,7 @@ class Languages(Tabular, Shown):
     available_tokens: FloatArray
     weight: FloatArray | None
     max_epochs: FloatArray
+    bytes_per_token: FloatArray | None = None
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
@@ -57,8 +60,9 @@ class Languages(Tabular, Shown):
     def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_languages` reads."""
         weight = {} if self.weight is None else {"weight": self.weight}
+        size = {} if self.bytes_per_token is None else {"bytes_per_token": self.bytes_per_token}
         known = {"language": self.names, "family": self.family, "available_tokens": self.available_tokens}
-        return {**known, **weight, "max_epochs": self.max_epochs}
+        return {**known, **weight, "max_epochs": self.max_epochs, **size}
 
 
 LanguagesSpec = Languages | Table
@@ -77,7 +81,7 @@ def languages_of(given: LanguagesSpec | None) -> Languages | None:
 
 
 def read_languages(table: Table) -> Languages:
-    """Read a languages table: `language,family,available_tokens[,weight][,max_epochs]`.
+    """Read a languages table: `language,family,available_tokens[,weight][,max_epochs][,bytes_per_token]`.
 
     Raises
     ------
@@ -94,6 +98,7 @@ def read_languages(table: Table) -> Languages:
     sheet.once(zip(names), "the language {!r}", "language", "give each language once")
     families = sheet.texts("family", empty=True) if "family" in sheet.columns else ("",) * sheet.rows
     weight = sheet.numbers("weight") if "weight" in sheet.columns else None
+    size = _amounts_above_zero(sheet, "bytes_per_token") if "bytes_per_token" in sheet.columns else None
     if weight is not None:
         sheet.refuse(weight < 0, "weight", weight, "expected 0 or more")
     found = Languages(
@@ -102,6 +107,7 @@ def read_languages(table: Table) -> Languages:
         available_tokens=_amounts_above_zero(sheet, "available_tokens"),
         weight=weight,
         max_epochs=_amounts_above_zero(sheet, "max_epochs"),
+        bytes_per_token=size,
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(f"ignored the column {name!r}" for name in sheet.columns if name not in COLUMNS),
@@ -133,8 +139,9 @@ def tokens_at_hand(sources: Sequence[str], table: Languages | None, available: A
 
 
 def column_of(
-    table: Languages | None, column: Literal["available_tokens", "max_epochs"], sources: Sequence[str]
+    table: Languages | None, column: Literal["available_tokens", "max_epochs", "bytes_per_token"], labels: Sequence[str]
 ) -> FloatArray:
-    """A column of a languages table for every source (M,); NaN where the table does not name it."""
-    values = {} if table is None else dict(zip(table.names, getattr(table, column).tolist(), strict=True))
-    return np.array([values.get(name, np.nan) for name in sources], dtype=np.float64)
+    """A column of a languages table for every label (M,); NaN where the table does not name it."""
+    known = None if table is None else getattr(table, column)
+    values = {} if table is None or known is None else dict(zip(table.names, known.tolist(), strict=True))
+    return np.array([values.get(name, np.nan) for name in labels], dtype=np.float64)
