@@ -21,6 +21,8 @@ class Stream(IntEnum):
     """Exponents of budgets that hardly vary, from public runs."""
     BOOTSTRAP = 6
     """Weights of mixtures."""
+    RECIPES = 7
+    """Learning rates, shuffled among runs of one size."""
     RATES = 8
     """The centre of the prior of what repeated tokens are worth."""
     FOLDS = 9

@@ -15,7 +15,7 @@ from shapleymix.fitting.fit import evaluate, fit
 from shapleymix.fitting.settings import Settings
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import RunLog, concat
+from shapleymix.tables.runs import RunLog, concat, write_runs
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "multilingual5_runs.csv"
 
@@ -43,6 +43,17 @@ def test_numbers_of_no_language_model_are_refused(log, tmp_path, N, D, loss):
         read_runs(table, origin="a.csv")
     assert caught.value.location.file == "a.csv"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("power", [0.0, 0.03])
+def test_learning_rates_that_explain_residuals_are_told_from_those_that_do_not(log, tmp_path, power):
+    rates = 10 ** np.random.default_rng(5).uniform(-4, -2, len(log))
+    given = replace(with_loss(log, log.loss * (rates[:, None] / 1e-3) ** power), learning_rate=rates)
+    write_runs(given, tmp_path / "runs.csv")
+    (notice,) = [one for one in fit(tmp_path / "runs.csv", "additive", **FAST).notices if "learning rates" in one]
+    assert ("one recipe" in notice) == (power > 0)
+    alike = replace(given, learning_rate=np.exp(0.1 * np.log(log.N)))  # one rate a size
+    assert not any("learning rates" in one for one in fit(alike, "additive", **FAST).notices)
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.3])

@@ -108,6 +108,42 @@ def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tupl
     )
 
 
+SHUFFLES, TOLD = 999, 0.01  # of learning rates among runs of one size; the probability at which they tell something
+
+
+def question_of_rates(log: RunLog, residual: FloatArray, seed: int) -> tuple[str, ...]:
+    """Whether learning rates that differ between runs of one size explain what the law leaves: a permutation test.
+
+    `residual` (R, K) are logs of measured over held-out losses, NaN where they do not count. A law takes what a recipe
+    does for the effect of the mixture, so runs of one size should have one.
+    """
+    rows = np.isfinite(residual).any(axis=1)
+    if log.learning_rate is None or not rows.any():
+        return ()
+    left, rates, sizes = (
+        np.nanmean(residual[rows], axis=1),
+        np.log(log.learning_rate[rows]),
+        levels_of(np.log(log.N[rows])),
+    )
+    known = np.isfinite(rates)
+    same = sizes[known, None] == sizes[known]
+    within = np.eye(len(same)) - same / same.sum(axis=1)  # takes the mean of each size off
+    x, y = within @ rates[known], within @ left[known]
+    if not len(x) or np.abs(x).max() <= SAME:
+        return ()
+    rng = np.random.default_rng([seed, Stream.RECIPES])
+    orders = np.stack([np.lexsort([rng.random(len(x)), sizes[known]]) for _ in range(SHUFFLES)])
+    ranked = np.argsort(sizes[known], kind="stable")
+    shuffled = np.abs(x[orders] @ y[ranked])
+    chance = float((1 + (shuffled >= abs(x @ y)).sum()) / (1 + SHUFFLES))
+    share = (x @ y) ** 2 / max((x @ x) * (y @ y), 1e-300)
+    told = f"learning rates differ between runs of one size, by up to a factor of {np.exp(np.ptp(x)):.2g}"
+    if chance > TOLD:
+        return (f"{told}; they explain nothing that can be told of what the law leaves",)
+    advice = "train all runs of a size by one recipe, or leave these out"
+    return (f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}",)
+
+
 def finished(log: RunLog) -> BoolArray:
     """(R,) rows at the end of their run's schedule."""
     return log.D / log.ends >= FINISHED

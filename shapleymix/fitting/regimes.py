@@ -28,6 +28,7 @@ from shapleymix.fitting.evidence import (
     levels_of,
     own_source,
     own_tokens,
+    question_of_rates,
     questions_of_fit,
     without,
 )
@@ -142,7 +143,9 @@ def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, tuple
     require_losses(point.law.name, fitted, point.used, log)
     seen = np.where(study.evidence.counted, log.loss, np.nan)
     held_out = None if losses is None else score(targets, seen, losses)
-    return score(targets, seen, fitted), held_out, questions_of_fit(log, np.log(log.loss / fitted), point.used)
+    odd = questions_of_fit(log, np.log(log.loss / fitted), point.used)
+    rates = question_of_rates(log, np.log(seen / (fitted if losses is None else losses)), study.seed)
+    return score(targets, seen, fitted), held_out, (*odd, *rates)
 
 
 def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:

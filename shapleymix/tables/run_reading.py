@@ -19,10 +19,10 @@ from shapleymix.tables.words import check_label, format_range, parse_choice
 
 SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
 PREFIXES = (UNIQUE, "tokens_", "p_", "loss_")
-_SINGLE = ("run", "N", "D", "weight", "split", "seed", "schedule", "final")
+_SINGLE = ("run", "N", "D", "weight", "split", "seed", "schedule", "final", "learning_rate")
 _NAMED_LIKE = (
     "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, schedule or final, "
-    "tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
+    "learning_rate, tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
 )
 _LOSS_HINT = "losses are nats per token; `shapleymix import` converts perplexity and bits"
 _UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million; `shapleymix import` multiplies columns"
@@ -37,6 +37,7 @@ _RULES = {
     UNIQUE: (1.0, np.inf, "leave the cell empty where the run had more text than it read"),
     "loss_": (*LOSSES, _LOSS_HINT),
     "weight": (0.0, np.inf, None),
+    "learning_rate": (1e-12, 1e3, "give the largest learning rate of the run"),
     "schedule": (1.0, 1e16, "the schedule counts tokens, as D; leave it empty where a run did not end"),
 }
 """Least and largest number of a column, and what to do; columns of amounts may be typed as sizes."""
@@ -49,7 +50,8 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", o
     A row is a model at a token count: `run`, `N`, `D`, `p_<source>` or `tokens_<source>`, `loss_<target>` in nats a
     token, and optionally `tokens_unique_<source>`, `weight`, `split`, `seed`, and `schedule` (tokens at which the
     learning-rate schedule of the run ends) or `final` (1 where it has ended, 0 before); by default the last row of a
-    run is its end. Rows whose ratios miss a sum of one by at most 5e-3 are renormalised, which a notice says.
+    run is its end; and `learning_rate`, the largest of a run. Rows whose ratios miss a sum of one by at most 5e-3 are
+    renormalised, which a notice says.
 
     Parameters
     ----------
@@ -147,6 +149,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
         seed=sheet.texts("seed", empty=True) if "seed" in sheet.columns else None,
         unique=_matrix(sheet, limits, UNIQUE) if roles.limited else None,
         schedule=_column(sheet, "schedule", "schedule", empty=True) if "schedule" in sheet.columns else None,
+        learning_rate=_column(sheet, rate, rate, empty=True) if (rate := "learning_rate") in sheet.columns else None,
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),

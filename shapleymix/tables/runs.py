@@ -29,7 +29,8 @@ BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 20.0)
 untrained model with 485 million words has a loss of 20 nats a token."""
 UNIQUE = "tokens_unique_"
 """Beginning of the columns with the unique tokens of a source."""
-_COLUMNS = ("runs", "N", "D", "p", "loss", "weight", "split", "seed", "lines", "unique", "schedule")
+_OPTIONAL = ("weight", "split", "seed", "schedule", "learning_rate")
+_COLUMNS = ("runs", "N", "D", "p", "loss", "lines", "unique", *_OPTIONAL)
 
 
 Losses = Literal["required", "optional"]
@@ -70,6 +71,8 @@ class RunLog(Tabular, Shown):
     schedule : array (R,), optional
         Tokens at which the run's learning-rate schedule ends, NaN where it does not; None where the last row of a run
         is its end.
+    learning_rate : array (R,), optional
+        Largest learning rate of each row's run; None where the log does not say.
     origin : str
         Name of the file.
     digest : str
@@ -94,6 +97,7 @@ class RunLog(Tabular, Shown):
     seed: tuple[str, ...] | None = None
     unique: FloatArray | None = None
     schedule: FloatArray | None = None
+    learning_rate: FloatArray | None = None
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
@@ -223,7 +227,7 @@ class RunLog(Tabular, Shown):
         table |= {"loss" if bare else f"loss_{name}": self.loss[:, index] for index, name in enumerate(self.targets)}
         limits = np.empty((0, 0)) if self.unique is None else self.unique.T
         table |= {f"{UNIQUE}{name}": column for name, column in zip(self.sources, limits, strict=False)}
-        extras = {"weight": self.weight, "split": self.split, "seed": self.seed, "schedule": self.schedule}
+        extras = {name: getattr(self, name) for name in _OPTIONAL}
         return table | {name: column for name, column in extras.items() if column is not None}
 
 
@@ -336,6 +340,7 @@ def _joined(logs: Sequence[RunLog]) -> RunLog:
         seed=column("seed", lambda log: ("",) * len(log)),
         unique=column("unique", lambda log: np.full(log.p.shape, np.nan)),
         schedule=column("schedule", lambda log: log.ends),
+        learning_rate=column("learning_rate", lambda log: np.full(len(log), np.nan)),
         lines=column("lines", _lines),
         origin=" + ".join(log.origin for log in logs),
         digest=hashlib.sha256("".join(log.digest for log in logs).encode()).hexdigest(),
