@@ -66,6 +66,15 @@ class Tabular:
         """The table's columns by name, each with one value per row."""
         raise NotImplementedError
 
+    def headline(self) -> str:
+        """What it is, in one line."""
+        return type(self).__name__
+
+    def summary(self) -> str:
+        """What it is, the first rows of its table, and what to beware of."""
+        told = [getattr(self, "verdict", ""), *getattr(self, "warnings", ()), *getattr(self, "notices", ())]
+        return "\n".join([cut(self.headline()), *text_table(self.columns()), *map(cut, list(filter(None, told))[:4])])
+
     def to_polars(self) -> DataFrame:
         """The table as a Polars frame.
 

@@ -32,7 +32,7 @@ T = typing.TypeVar("T")
 Hint = object  # what an annotation says: a class, or a generic alias, for which there is no common type
 
 _KINDS: dict[str, type[Record]] = {}
-IMPORT_FIRST = "import the module that defines it first"
+IMPORT_FIRST = "name its file with --law-file, or import the module that defines it first"
 _PLAIN = (str, int, bool, list, dict)
 _SPECIAL = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
 """What JSON has no number for."""
@@ -54,6 +54,11 @@ class Record(Shown):
         super().__init_subclass__()
         if "kind" in cls.__dict__:
             _KINDS[cls.kind] = cls
+
+    @classmethod
+    def shapes(cls) -> Mapping[str, str]:
+        """The axes of every field that has some; after a `*`, the last ones of any number."""
+        return cls.axes
 
     @property
     def read_from(self) -> Origin | None:
@@ -129,7 +134,7 @@ def _decode_record(cls: type[Record], document: object, place: Location) -> Reco
         raise StoreError(message, location=place, hint=IMPORT_FIRST if own else None)
     hints = typing.get_type_hints(found)
     values = {name: _decode_field(hints[name], document, name, place) for name in field_names(found)}
-    _check_shapes(values, found.axes, place)
+    _check_shapes(values, found.shapes(), place)
     try:
         return found(**values)
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -201,12 +206,35 @@ def _check_shapes(values: dict[str, object], axes: Mapping[str, str], place: Loc
     for name, letters in axes.items():
         if (value := values[name]) is None:
             continue
-        found = value.shape if isinstance(value, np.ndarray) else (len(typing.cast(tuple, value)),)
+        found, letters = _shape(value, letters)
         for letter, length in zip(letters, found, strict=False):
             lengths.setdefault(letter, int(letter) if letter.isdigit() else length)
-        shape = tuple(lengths.get(letter, 0) for letter in letters)
+        shape = tuple(int(letter) if letter.isdigit() else lengths.get(letter, 0) for letter in letters)
         if isinstance(value, np.ndarray) and value.size == 0 and 0 in shape:
             values[name] = value.reshape(shape)
         elif found != shape:
             message = f"the field {name!r} has shape {found}, expected {shape}"
             raise StoreError(message, location=Location(place.file, column=name), hint=WRITE_AGAIN)
+    for name, value in values.items():
+        for letter, length in _lengths(value) if isinstance(value, Record) else ():
+            if lengths.setdefault(letter, length) != length:
+                message = f"the field {name!r} is of another number of languages than the others"
+                raise StoreError(message, location=Location(place.file, column=name), hint=WRITE_AGAIN)
+
+
+def _shape(value: object, letters: str) -> tuple[tuple[int, ...], str]:
+    """The shape of a value on the axes that these letters say, and the letters."""
+    found = value.shape if isinstance(value, np.ndarray) else (len(typing.cast(tuple, value)),)
+    return (found[1 - len(letters) :], letters[1:]) if letters[0] == "*" else (found, letters)
+
+
+def _lengths(record: Record) -> set[tuple[str, int]]:
+    """The lengths of the axes of sources and targets, of a record and of those that it holds."""
+    found: set[tuple[str, int]] = set()
+    for name, letters in record.shapes().items():
+        if (value := getattr(record, name)) is not None:
+            shape, named = _shape(value, letters)
+            found |= {(letter, length) for letter, length in zip(named, shape, strict=True) if letter in "MK"}
+    for value in vars(record).values():
+        found |= _lengths(value) if isinstance(value, Record) else set()
+    return found

@@ -24,7 +24,7 @@ from scipy.optimize import least_squares
 from scipy.special import logit
 from scipy.stats import t as student_t
 
-from shapleymix.display import Tabular, cut, short, text_table
+from shapleymix.display import Tabular, short
 from shapleymix.errors import FitError, UsageError, caution, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs, one_log
@@ -33,7 +33,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
-from shapleymix.tables.words import format_size, parse_choice, parse_number, parse_pairs
+from shapleymix.tables.words import as_word, format_size, parse_choice, parse_number, parse_pairs
 
 FEWEST = 3
 """Mixtures below which two numbers can be fitted and nothing is known of their error."""
@@ -58,10 +58,8 @@ class Points(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tried(Record):
+class Tried:
     """One transform that was tried: its line, R2 in the sample, held-out error (root mean square) and held-out R2."""
-
-    kind = "downstream/tried"
 
     transform: str
     a: float
@@ -93,8 +91,6 @@ class Calibration(Record):
         As of `Tried`; the last is NaN where three mixtures are all there are.
     pearson, p_value : float
         Correlation of losses and scores, and how likely one so far from 0 is by chance.
-    tried : tuple of Tried
-        Every transform, the best first.
     """
 
     kind = "downstream/calibration"
@@ -116,7 +112,6 @@ class Calibration(Record):
     held_out_R2: float
     pearson: float
     p_value: float
-    tried: tuple[Tried, ...]
 
     @property
     def label(self) -> str:
@@ -285,17 +280,6 @@ class Downstream(Tabular, Record):
         )
         return {name: [getattr(one, name) for one in self.calibrations] for name in names}
 
-    def summary(self) -> str:
-        """The lines, a row each, and what to beware of."""
-        shown = {
-            "task": self.labels,
-            "s": [one.formula for one in self.calibrations],
-            "R2": [f"{one.R2:.3f}" for one in self.calibrations],
-            "held-out R2": [f"{one.held_out_R2:.3f}" for one in self.calibrations],
-        }
-        told = [cut(f"warning: {text}") for text in self.warnings[:3]]
-        return "\n".join([f"Downstream: {len(self.calibrations)} tasks and targets", *text_table(shown), *told])
-
     def _curves(self, a: FloatArray, b: FloatArray) -> TaskCurves:
         guess = np.array([one.chance if one.shape.is_sigmoid else 0.0 for one in self.calibrations])
         return TaskCurves(a, b, guess, np.array([CODES[one.transform] for one in self.calibrations]))
@@ -386,7 +370,6 @@ def _calibrated(points: Points, only: Transform | None) -> Calibration:
         covariance=np.asarray(scatter**2 * (rows / mixtures) * spread, dtype=np.float64), chance=points.chance,
         scatter=scatter, dof=mixtures - 2, losses=points.loss, scores=points.score, R2=best.R2, held_out=best.held_out,
         held_out_R2=best.held_out_R2, pearson=r, p_value=float(by_chance),
-        tried=tuple(sorted((one for one, _ in lines.values()), key=lambda one: (one is not best, one.held_out))),
     )  # fmt: skip
 
 
@@ -545,10 +528,7 @@ def _rows(sheet: Sheet, log: RunLog, runs: Sequence[str], D: FloatArray) -> list
 
 def _meanings(given: Mapping[str, str] | str | None, targets: Sequence[str]) -> dict[str, str]:
     """The targets of tasks by name, as they were given: `"hellaswag=en"`."""
-    found: dict[str, str] = dict(given) if isinstance(given, Mapping) else {}
-    for part in given.split(",") if isinstance(given, str) else ():
-        name, _, target = part.partition("=")
-        found[name.strip()] = target.strip()
+    found = {} if given is None else parse_pairs(given, as_word, "task_language", "write it like hellaswag=en")
     for name, target in found.items():
         if target not in targets:
             raise UsageError(f"{name}={target}: {target!r} is no target of the log", hint=did_you_mean(target, targets))

@@ -41,7 +41,7 @@ def test_tables_offer_what_is_known():
     unknown = named_baselines(names, np.array([1.0, np.nan]), 0.5, {"mine": "en=0.9,de=0.1"}, 1.0)
     assert list(unknown) == ["uniform", "mine"]
     known = named_baselines(names, np.array([1.0, 4.0]), 0.5, None, 1.0)
-    assert list(known) == ["uniform", "smoothed (0.5)", "natural"]
+    assert list(known) == ["uniform", "temperature:2", "natural"]
     assert all(p.sum() == pytest.approx(1) for p in known.values())
 
 
@@ -132,6 +132,6 @@ def test_two_different_mixtures_of_one_name_are_refused():
 
 
 def test_a_rival_cannot_take_the_name_of_another_mixture():
-    with pytest.raises(UsageError, match=r"two mixtures are named 'smoothed \(0.5\)'"):
-        named_baselines(SOURCES, np.ones(4), 0.5, ["smoothed (0.5)=en=1"], 1e3)
+    with pytest.raises(UsageError, match="two mixtures are named 'temperature:2'"):
+        named_baselines(SOURCES, np.ones(4), 0.5, ["temperature:2=en=1"], 1e3)
     assert list(named_baselines(SOURCES, np.full(4, np.nan), 0.5, ["uniform"], 1e3)) == ["uniform"]

@@ -288,7 +288,7 @@ def test_slimpajama(shared_data):
 
 def exact_matrix(fixtures: Path) -> TransferMatrix:
     """Shapley values of the 31 coalitions, by the definition over all orders' marginals."""
-    game = pytest.importorskip("shapleymix.game")
+    game = pytest.importorskip("shapleymix.game.coalitions")
     return game.shapley_values(read_runs(fixtures / "multilingual5_coalitions.csv"))
 
 

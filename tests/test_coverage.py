@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import FAST, log_of
 
-from shapleymix.errors import DataError, OutsideError, UsageError
+from shapleymix.errors import DataError, OutsideError, StoreError, UsageError
 from shapleymix.fitting.evidence import gather
 from shapleymix.fitting.fit import Fit, fit
 from shapleymix.fitting.settings import Settings
@@ -142,5 +142,6 @@ def test_coverage_comes_back_from_a_file_and_refuses_other_languages(filtered, t
     again = Fit.load(tmp_path / "fit.json")
     np.testing.assert_array_equal(again.coverage.p_range, filtered.coverage.p_range)
     np.testing.assert_array_equal(again.coverage.untrained, filtered.coverage.untrained)
-    with pytest.raises(ValueError, match="p_range has shape"):
-        replace(filtered, coverage=_twelve(filtered.coverage))
+    with pytest.raises(StoreError) as caught:
+        Fit.from_document(replace(filtered, coverage=_twelve(filtered.coverage)).to_document())
+    assert caught.value.location.column

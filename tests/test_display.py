@@ -18,7 +18,8 @@ import shapleymix as sm
 from shapleymix.display import Shown, same
 from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.fit import Fit, evaluate, fit
-from shapleymix.game import Estimate, sampled_shapley, shapley_values
+from shapleymix.game.coalitions import shapley_values
+from shapleymix.game.sampled import Estimate, sampled_shapley
 from shapleymix.laws import Law
 from shapleymix.mixing.optimize import compare_mixtures, frontier, optimize
 from shapleymix.records import FloatArray, IntArray, Record

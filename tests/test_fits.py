@@ -136,7 +136,7 @@ def test_the_order_of_columns_changes_no_number(noisy, name, delta, rtol):
     assert one.held_out is not None
     assert other.held_out is not None
     np.testing.assert_allclose(other.held_out.PE, one.held_out.PE[target], rtol=20 * rtol)
-    np.testing.assert_array_equal(other.p_range, one.p_range[source])
+    np.testing.assert_array_equal(other.coverage.whole_p_range, one.coverage.whole_p_range[source])
 
 
 def test_the_seed_decides_the_replicates_and_nothing_else(noisy):

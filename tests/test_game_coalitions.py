@@ -11,8 +11,7 @@ from simulated import with_loss
 from test_game_exact import shapley_by_permutations
 
 from shapleymix.errors import DataError, UsageError
-from shapleymix.game import coalition_game, efficiency_residual, shapley_values
-from shapleymix.game.coalitions import coalition_masks
+from shapleymix.game.coalitions import coalition_game, coalition_masks, shapley_values
 from shapleymix.game.exact import members_of
 from shapleymix.game.sampled import exact_variance
 from shapleymix.tables.run_reading import read_runs
@@ -55,7 +54,6 @@ def test_measured_log_equals_enumeration(measured: RunLog) -> None:
     assert (matrix.sources, matrix.targets) == (measured.sources, measured.targets)
     assert matrix.stderr is None
     told = matrix.provenance
-    assert told["efficiency_residual_max"] == max(told["efficiency_residual"].values()) < 2e-14
     assert {key: told[key] for key in ("method", "N", "D", "players", "coalitions", "repeats")} == {
         "method": "exact",
         "N": 23712.0,
@@ -254,9 +252,3 @@ def test_rounding_of_ratios_does_not_hide_a_coalition() -> None:
     p = np.round(held / held.sum(axis=1, keepdims=True), 3)
     masks = coalition_masks(p / p.sum(axis=1, keepdims=True), np.full(17, 1e9))
     assert masks.tolist() == [2**size - 1 for size in range(1, 18)]
-
-
-def test_efficiency_residual_sees_a_wrong_value(measured: RunLog) -> None:
-    game, values = coalition_game(measured), shapley_values(measured).sv
-    assert values is not None
-    np.testing.assert_allclose(efficiency_residual(values + 0.1, game), 0.5)

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from shapleymix.errors import DataError, UsageError
-from shapleymix.game import estimate_shapley, exact_shapley, sampled_shapley
-from shapleymix.game.exact import masks_of, members_of
-from shapleymix.game.sampled import _posterior, exact_variance, sample_coalitions, smooth_shapley
+from shapleymix.game.exact import exact_shapley, masks_of, members_of
+from shapleymix.game.sampled import (
+    _posterior,
+    estimate_shapley,
+    exact_variance,
+    sample_coalitions,
+    sampled_shapley,
+    smooth_shapley,
+)
 
 
 def interacting_game(players: int, seed: int, targets: int = 3) -> np.ndarray:

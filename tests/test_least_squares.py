@@ -101,7 +101,6 @@ def test_problems_do_not_touch_each_other():
     for q in range(12):
         alone = minimize(objective(y[q : q + 1], Loss(0.02)), start[q : q + 1])
         np.testing.assert_allclose(alone.x[0], whole.x[q], rtol=1e-12)
-        assert alone.iterations[0] == whole.iterations[q]
 
 
 def test_a_weight_of_zero_is_a_residual_that_is_not_there():
@@ -118,7 +117,6 @@ def test_too_few_iterations_are_told():
     _, y = problems(3, noise=0.05)
     found = minimize(objective(y, Loss(0.1)), np.tile([9.0, 9.0, 9.0], (3, 1)), iterations=1)
     assert (found.status != CONVERGED).all()
-    assert (found.iterations == 1).all()
 
 
 def test_loss_is_hubers_function_and_score_its_slope():

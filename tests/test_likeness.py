@@ -51,7 +51,7 @@ def test_every_law_knows_a_source_like_another_or_refuses_by_name(name):
         return
     alike = like(found, "oc=fr")
     assert alike.sources == (*found.sources, "oc")
-    alike.law.check(5, 4, 0)
+    sm.Fit.from_document(alike.to_document())  # which checks all shapes
     p, one = mixtures(9, 4, seed=5), np.ones(9)
     N, D = BUDGET[0] * one, BUDGET[1] * one
     without = alike.law(with_ratio(p, 0 * one), N, D)

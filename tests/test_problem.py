@@ -193,6 +193,35 @@ def test_gains_are_differences_of_objectives_and_agree_with_compare():
     assert question.gain(found, "uniform").value == uniform.gain
 
 
+@pytest.mark.parametrize("distance", ["l1", "kl"])
+def test_a_ball_that_holds_the_optimum_back_has_a_price(distance):
+    asked = {"near": "uniform", "distance": distance}
+    found, wider = (mixture(within=radius, **asked) for radius in (0.1, 0.11))
+    (price,) = found.binding
+    assert (price.source, price.change) == ("distance", 0.01)
+    assert price.saves == pytest.approx(found.objective - wider.objective, abs=1e-9)
+    assert not mixture(within=1.9 if distance == "l1" else 9, **asked).binding
+
+
+def test_without_mixtures_the_best_size_is_that_of_the_formula():
+    """Hoffmann et al. 2022, eq. 4; and a law that tells no mixture from another says so of an optimum."""
+    N, D = np.meshgrid([1e7, 3e7, 1e8, 3e8], [1e9, 4e9, 2e10])
+    table = {"N": N.ravel(), "D": D.ravel(), "loss": 1.7 + 400 / N.ravel() ** 0.34 + 410 / D.ravel() ** 0.28}
+    runs = {
+        "run": [str(row) for row in range(12)],
+        "p_en": np.linspace(0.2, 0.8, 12),
+        "p_de": np.linspace(0.8, 0.2, 12),
+    }
+    fit = sm.fit(sm.read_runs(runs | table), "chinchilla", bootstrap=4, folds=2)
+    best = sm.optimize_compute(fit, 6e21)
+    ratio = (0.34 * 400 / (0.28 * 410)) ** (1 / 0.62)
+    assert pytest.approx(ratio * 1e21 ** (0.28 / 0.62), rel=0.02) == best.N
+    assert best.relative_gap <= 1e-9
+    assert any("as good as this one" in text for text in best.warnings)
+    repeated = sm.optimize(fit, "1B", "20B", available="en=2B,de=50B")
+    assert repeated.epochs[0] <= 1 + 1e-6
+
+
 def test_the_rest_of_a_begun_run_is_chosen_among_all_that_it_can_still_become():
     asked = {"after": "en=.7,fi=.3", "trained": "40B", "compare_to": "mine=code=1", "available": "en=1T,de=1T,fi=8B"}
     question = problem(FIT, *BUDGET, **asked)
@@ -274,15 +303,6 @@ def test_other_tokens_are_answered_by_solving_again(fit):
         mixture(available=TOKENS, what_if="en-1T,de-100B,code-50B")
 
 
-def test_what_repetition_costs_is_the_optimum_with_unlimited_data_against_the_optimum():
-    fit = Repeating()
-    found, free = mixture(fit, available=TOKENS, caps="en=.5"), mixture(fit, caps="en=.5")
-    assert (found.epochs > 1).any()
-    assert found.repetition_cost == pytest.approx(found.objective - free.objective)
-    np.testing.assert_allclose(found.repetition, found.losses - free.losses)
-    assert mixture(available=TOKENS).repetition_cost == 0
-
-
 def test_without_a_price_of_repetition_tokens_are_seen_four_times_at_most():
     found = mixture(available=TOKENS)
     np.testing.assert_allclose(found.max_epochs, 4)
@@ -328,9 +348,8 @@ def test_a_trade_off_is_made_of_optima_of_which_none_beats_another():
     first, rest = (np.array([getattr(point, side) for point in curve.entries]) for side in ("first", "second"))
     assert (np.diff(rest) > 0).all()
     assert (np.diff(first) < 0).all()
-    np.testing.assert_allclose(curve.second_weights, [0, 0.75, 0.25])
     for point in curve.entries:
-        w = point.share * curve.first_weights + (1 - point.share) * curve.second_weights
+        w = point.share * np.array([1, 0, 0]) + (1 - point.share) * np.array([0, 0.75, 0.25])
         best = mixture(caps=0.7, weights=dict(zip(FIT.targets, w, strict=True)))
         assert w @ point.losses == pytest.approx(best.objective, rel=1e-9)
         assert point.certificate.relative_gap <= 1e-8

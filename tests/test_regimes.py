@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -110,15 +109,6 @@ def test_a_saved_fit_predicts_the_same(log, fits, tmp_path: Path):
     for name in ("losses", "low", "high"):
         one, other = (getattr(fit.predict(log.p, 1e8, 1e9), name) for fit in (again, fits["default"]))
         np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("kept", [slice(0), slice(1), slice(BOOTSTRAP - 2)], ids=["none", "one", "fewer"])
-def test_a_fit_whose_regimes_have_other_numbers_of_replicates_is_refused(fits, kept):
-    """Fault: such a file was taken, and predictions ended in broadcasting errors or intervals without their values."""
-    absent = fits["default"].absent
-    fewer = absent.replicates.mapped(lambda known, value: value[kept] if np.ndim(value) > len(known.axes) else value)
-    with pytest.raises(ValueError, match="replicates beside"):
-        replace(fits["default"], absent=replace(absent, replicates=fewer if kept.stop else None))
 
 
 def test_an_evaluation_tells_the_regimes_apart_and_of_fits_that_do_not(log, fits):

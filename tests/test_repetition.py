@@ -173,12 +173,3 @@ def test_one_mixture_is_resampled_by_run(log: RunLog):
     assert known.law.name == "chinchilla"
     assert known.noise is not None
     assert np.ptp(known.replicates.E) > 0
-
-
-@pytest.mark.parametrize("part", [{"symbols": np.array([np.nan, 1.0])}, {"replicates": np.array([[np.inf, 0.0]])}])
-def test_symbols_that_no_fit_gives_are_refused(found: Fit, part: dict):
-    assert found.repetition is not None
-    with pytest.raises(ValueError, match="not all finite"):
-        replace(found.repetition, **part)
-    with pytest.raises(ValueError, match="epochs of shape"):
-        replace(found, repetition=replace(found.repetition, epochs=np.ones((2, 2))))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from shapleymix.errors import DataError, StoreError, UsageError
-from shapleymix.game import shapley_values
+from shapleymix.fitting.fit import fit
+from shapleymix.game.coalitions import shapley_values
 from shapleymix.tables.transfer import TransferMatrix, read_transfer
 
 MATRICES = arrays.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=st.floats(-20, 20))
@@ -181,12 +182,15 @@ def test_leaving_sources_out_normalises_again(exact):
         exact.aligned(["xx"], exact.targets)
 
 
-def test_calibration_gives_each_target_its_loss_drop(irds):
+def test_calibration_gives_each_target_its_loss_drop(irds, fixtures):
     matrix = irds.calibrated()
     assert matrix.sv is not None
     drops = irds.provenance["loss_drop"]
     assert matrix.sv.sum(axis=0) == pytest.approx([drops[name] for name in irds.targets])
     assert matrix.compare(matrix.calibrated()).cosine == pytest.approx(1.0)
+    log = fixtures / "multilingual5_runs.csv"
+    fits = [fit(log, "shapley", one, bootstrap=0, folds=0).law for one in (irds, matrix)]
+    np.testing.assert_array_equal(fits[0].nsv, fits[1].nsv)
 
 
 def test_calibration_scales_errors_and_refuses_what_it_cannot_scale():

@@ -82,12 +82,16 @@ def _folder(folder: Path) -> Table:
 
 
 def _olmix(path: Path, name: str) -> Table:
-    """One of the two tables of olmix, whose columns are called `ratios:wiki`, and that of the ids `run`."""
+    """One of the two tables of olmix, whose columns are called `ratios:wiki`, and that of the ids `run`.
+
+    Its leaves `dclm:art` are called `dclm/art`, as parts of a parent are.
+    """
     table = read_table(path)
     key = _key(table)
     columns = [one for one in table.columns if one not in (key, "name", "index")]
-    named = [pl.col(key).alias("run"), *(pl.col(one).alias(f"{name}:{one}") for one in columns), pl.col(LINE)]
-    return replace(table, frame=table.frame.select(named))
+    named = {one: f"{name}:{one.replace(':', '/')}" for one in columns}
+    frame = table.frame.select(pl.col(key).alias("run"), *columns, LINE)
+    return replace(table, frame=frame.rename(named))
 
 
 def read_table(source: Source) -> Table:

@@ -113,7 +113,7 @@ def shown(value: object, name: str = "") -> str:
 
 def score_or_loss(record: Any, value: Any) -> Any:
     """A predicted number as it is shown: the score where a record holds error rates."""
-    return 1 - value if record.measure == "error" else value
+    return 1 - value if getattr(record, "measure", "loss") == "error" else value
 
 
 def intervals(
@@ -121,7 +121,7 @@ def intervals(
 ) -> dict[str, list[Any]]:
     """A column of intervals of predicted numbers, or of gains; none where there are none."""
     pairs = [(float(low), float(high)) for low, high in zip(lows, highs, strict=True)]
-    if record.measure == "error" and not gain:
+    if getattr(record, "measure", "loss") == "error" and not gain:
         pairs = [(1 - high, 1 - low) for low, high in pairs]
     there = any(low == low for low, _ in pairs)
     return {f"{percent(record.level)} interval": pairs} if there else {}

@@ -128,7 +128,9 @@ def learning_curve(out: Output, log: sm.RunLog, **keywords: Any) -> None:
     found = sm.learning_curve(log, **keywords, progress=out.progress)
     spread = [f"{percent(low, 2)} .. {percent(high, 2)}" for low, high in zip(found.low, found.high, strict=True)]
     ahead = {"mixtures": found.ahead.tolist(), "held-out PE": found.expected.tolist()}
-    title = f"Expected error of law {found.law}; the first row is today's"
+    title = (
+        f"Error of law {found.law} by the curve through its fits to fewer mixtures; the first row is for all of today's"
+    )
     out.answer(found, lambda: section(title, {**ahead, f"{percent(found.level)} interval": spread}), log.notices)
 
 

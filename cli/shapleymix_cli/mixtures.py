@@ -154,7 +154,7 @@ def _prices(found: sm.Mixture) -> Table:
     return Table({
         "source": [one.source for one in prices],
         "bound": [f"{one.side} {one.bound:.4f}" for one in prices],
-        "by": [f"{one.change:.2g}" if one.unit == "ratio" else f"{size(one.change)} tokens" for one in prices],
+        "by": [f"{size(one.change)} tokens" if one.unit == "tokens" else f"{one.change:.2g}" for one in prices],
         "saves": [one.saves for one in prices],
         **intervals(found, [one.saves_low for one in prices], [one.saves_high for one in prices], gain=True),
     }, words=2)  # fmt: skip
@@ -166,6 +166,7 @@ def _what_if(found: sm.Mixture) -> Table:
     moved = [max(range(len(found.p)), key=lambda place: abs(one.p[place] - found.p[place])) for one in changes]
     pairs = zip(moved, changes, strict=True)
     told = [f"{found.sources[at]} {found.p[at]:.3f} -> {one.p[at]:.3f}" for at, one in pairs]
+    told = [text if round(abs(one.p - found.p).max(), 3) else "none" for text, one in zip(told, changes, strict=True)]
     objectives = [score_or_loss(found, one.objective) for one in changes]
     names = [one.name for one in changes]
     return Table({"data": names, "objective": objectives, **gains(found, changes), "largest change": told})

@@ -230,7 +230,7 @@ def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], re
     out.emit({"kind": "launch", **counts, "failed": failed}, lambda: [Heading(told), *shown, *logs])
     if pool.gave_up:
         hint = "mend the command, and launch again; --keep-going goes on regardless"
-        out.warn([f"the first {len(failed)} runs failed, and {len(pool.waiting)} were not tried: {hint}"])
+        out.warn([f"the first {len(failed)} runs failed, and {len(pool.waiting)} more were left alone: {hint}"])
     if failed:
         click.get_current_context().exit(DATA_SAY_NO)
 

@@ -89,7 +89,7 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool) -
     first = read_matrix(out, matrix)
     if calibrate:
         first = first.calibrated()
-    elif not _in_nats(first):
+    elif not first.in_nats:
         out.warn([f"{matrix} is not calibrated: its values are no nats; see --calibrate"])
     out.save(first)
     if reference is None:
@@ -102,15 +102,10 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool) -
     out.emit(found, lambda: _similarity_view(found, f"{matrix} against {reference}"))
 
 
-def _in_nats(matrix: sm.TransferMatrix) -> bool:
-    """Whether values were measured in nats, or calibrated since."""
-    return "loss_drop" not in matrix.provenance or "calibration" in matrix.provenance
-
-
 def _matrix_view(matrix: sm.TransferMatrix) -> list[Part]:
     """Values where there are any, with their standard errors, and the normalised ones."""
     parts: list[Part] = []
-    scale = "in nats" if _in_nats(matrix) else "on a scale of their own"
+    scale = "in nats" if matrix.in_nats else "on a scale of their own"
     named = {f"Shapley values {scale}": matrix.sv, "Standard errors": matrix.stderr, "Normalised values": matrix.nsv}
     for title, values in named.items():
         if values is not None:

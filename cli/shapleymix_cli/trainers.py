@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import shapleymix as sm
@@ -173,7 +174,10 @@ def _saved(out: Output, path: str, point: int | None) -> Any:
         count = len(found.entries)
         if point is None or not 1 <= point <= count:
             raise UsageError(f"{path} holds {count} mixtures", hint=f"choose one by --point 1 to {count}")
-        return found.point(point) if isinstance(found, sm.Frontier) else found.entries[point - 1]
+        if isinstance(found, MixtureGrid):
+            return found.entries[point - 1]
+        known = {name: getattr(found, name) for name in ("D", "available", "max_epochs", "min_tokens")}
+        return SimpleNamespace(mixture=found.point(point), **known)
     return found
 
 

@@ -365,7 +365,7 @@ def _whole(fit: Fit, best: Mixture | None, parts: Sequence[Markup], data: Json) 
         node("meta", charset="utf-8"),
         node("meta", http_equiv="Content-Security-Policy", content=policy),
         node("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        node("title", f"ShapleyMix: law {fit.law.name}, {len(fit.sources)} languages"),
+        node("title", f"ShapleyMix: law {fit.law.name}, {len(fit.sources)} sources"),
         node("style", Markup(style)),
     )
     header = node("header", node("h1", "ShapleyMix report"), *_summary(fit, best))

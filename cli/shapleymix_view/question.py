@@ -57,7 +57,7 @@ def opened(mixture: Mixture) -> dict[str, Any]:
 def unmoved(fit: Fit, mixture: Mixture) -> str:
     """Why no slider can move this question; empty where they can."""
     if (mixture.sources, mixture.targets) != (fit.sources, fit.targets):
-        return "the mixture is chosen by scores on tasks" if mixture.measure == "error" else "it is of another fit"
+        return "scores on tasks" if mixture.measure == "error" else "another fit"
     asked = mixture.asked
     known = {
         "bounds on sums of ratios": asked.get("groups"),

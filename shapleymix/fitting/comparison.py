@@ -79,12 +79,6 @@ class Comparison(Tabular, Record):
     gap_error: FloatArray  # (L, L) its standard error over mixtures
     notices: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        if len(self.gap) != len(self._scored()):
-            raise ValueError("gap has another length than the entries that have scores")
-        if not (np.diag(self.gap) <= np.diag(self.gap_error)).all():
-            raise ValueError("gap and gap_error: a law differs from itself")
-
     def columns(self) -> Columns:
         """One row per law."""
         missing = float("nan")

@@ -390,7 +390,7 @@ def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observat
 def _settled(objective: Objective, found: Solution) -> Solution:
     """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
     last = minimize(objective, found.x, SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING)
-    return replace(last, status=found.status, iterations=found.iterations + last.iterations)
+    return replace(last, status=found.status)
 
 
 def _chunks(problems: int, bytes_each: int) -> Iterator[slice]:

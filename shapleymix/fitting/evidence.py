@@ -430,8 +430,10 @@ def one_log(logs: Logs) -> RunLog:
 def inputs_of(
     log: RunLog, transfer: TransferMatrix | Table | None = None, languages: LanguagesSpec | None = None
 ) -> Inputs:
-    """The labels, the transfer matrix and the languages table of a fit."""
+    """The labels, the transfer matrix (calibrated where it has the loss drops) and the languages table of a fit."""
     matrix = transfer if transfer is None or isinstance(transfer, TransferMatrix) else read_transfer(transfer)
+    if matrix is not None and not matrix.in_nats:
+        matrix = matrix.calibrated()
     return Inputs(log.sources, log.targets, matrix, languages_of(languages))
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Columns, Tabular, cut, short
+from shapleymix.display import Columns, Tabular, short
 from shapleymix.errors import caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison, selected
@@ -22,7 +22,7 @@ from shapleymix.fitting.regimes import Absent, Parted, errors_of, fitted_apart, 
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.status import Coverage, Place, TargetStatus
-from shapleymix.fitting.study import Progress, check_knobs, knobs_told, study_of
+from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, holding, moved, with_score
 from shapleymix.fitting.unknowns import assumed
 from shapleymix.laws import Law
@@ -93,40 +93,16 @@ class Fit(Tabular, Record):
     knobs: dict[str, FloatArray] = field(default_factory=dict)
     noise: Noise | None = None
 
-    def __post_init__(self) -> None:
-        for law, leading in ((self.law, 0), (self.replicates, 1)):
-            if law is not None:
-                law.check(len(self.sources), len(self.targets), leading)
-        self.coverage.check(len(self.sources), len(self.targets))
-        check_knobs(self.knobs, len(self.targets))
-        if self.noise is not None:
-            self.noise.check(len(self.targets))
-        if self.repetition is not None:
-            self.repetition.check(len(self.sources), self.replicates)
-        if self.absent is not None:
-            self.absent.check(self.sources, len(self.targets), self.replicates)
-
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
         names, rows = ("symbol", "source", "target", "value", "low", "high"), self.parameters()
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
-    def summary(self) -> str:
-        """The law, how well it predicts runs that it has not seen, what it covers, and what is not known."""
+    def headline(self) -> str:
+        """The law, and how well it predicts runs that it has not seen."""
         error = "unknown" if self.held_out is None else f"{self.held_out.mean['PE']:.2%}"
         N, D = (" to ".join(map(format_size, span.tolist())) for span in (self.N_range, self.D_range))
-        counts = f"{len(self.sources)} sources, {len(self.targets)} targets, {self.rows} rows"
-        return "\n".join(
-            [
-                f"Fit of law {self.law.name}: {counts}",
-                f"  error on held-out mixtures: {error}; N {N}, D {D}",
-                f"  targets: {short(self.targets)}",
-                *([] if self.repetition is None else (f"  {text}" for text in self.repetition.lines(self.sources))),
-                *map(cut, knobs_told(self.knobs, self.targets)),
-                *[f"  held: {symbol}, {why}" for symbol, why in self.held.items()][:4],
-                *(cut(f"warning: {text}") for text in self.warnings[:4]),
-            ]
-        )
+        return f"Fit of law {self.law.name} to {self.rows} rows, N {N}, D {D}; error on held-out mixtures: {error}"
 
     @property
     def seed(self) -> int:
@@ -143,11 +119,6 @@ class Fit(Tabular, Record):
     def D_range(self) -> FloatArray:
         """(2,) fewest and most tokens over all targets."""
         return np.array([self.coverage.D_range[:, 0].min(), self.coverage.D_range[:, 1].max()])
-
-    @property
-    def p_range(self) -> FloatArray:
-        """(M, 2) lowest and highest ratio of each source over all targets."""
-        return self.coverage.whole_p_range
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -380,11 +351,6 @@ class FitAt(Known):
         return self.fit.targets
 
     @property
-    def seed(self) -> int:
-        """The seed that the fit was made with."""
-        return self.fit.seed
-
-    @property
     def samples(self) -> int:
         B = 0 if self.fit.replicates is None else self.fit.replicates.batch()[0]
         if B == 0:
@@ -393,29 +359,29 @@ class FitAt(Known):
 
     def raw(self, p: FloatArray) -> FloatArray:
         """Losses (R, K) as the law gives them, above an untrained model's, too."""
-        return np.stack([self._of_regimes(self.with_own.losses(one), one) for one in p])
+        return np.stack([self._of_regimes(self.with_own.losses(one), one, Regime.losses) for one in p])
 
-    def _of_regimes(self, known: FloatArray, p: FloatArray) -> FloatArray:
-        """Losses (K,) with those of the other regime where they are meant."""
+    def _of_regimes(
+        self, known: FloatArray, p: FloatArray, asked: Callable[[Regime, FloatArray], FloatArray]
+    ) -> FloatArray:
+        """Losses (..., K) with those of the other regime where they are meant."""
         if self.without is None or self.fit.absent is None or not (there := self.fit.absent.entries(p[None])[0]).any():
             return known
-        return np.where(there, self.without.losses(traceless(p)), known)
+        return np.where(there, asked(self.without, traceless(p)), known)
 
     def losses(self, p: FloatArray) -> FloatArray:
         found = self.with_own.losses(p)
-        return self._of_regimes(np.where(found > self.fit.coverage.untrained, np.nan, found), p)
+        return self._of_regimes(np.where(found > self.fit.coverage.untrained, np.nan, found), p, Regime.losses)
 
     def base(self, p: FloatArray, samples: int) -> FloatArray:
         found = moved(self.with_own, p, samples)
-        if self.without is None or self.fit.absent is None or not (there := self.fit.absent.entries(p[None])[0]).any():
-            return found
-        return np.where(there, moved(self.without, traceless(p), samples), found)
+        return self._of_regimes(found, p, lambda without, q: moved(without, q, samples))
 
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
         noise = self.fit.noise
         if noise is None:
             return np.zeros((samples, len(p), len(self.fit.targets)))
-        return noise.field(p, samples, self.seed, runs=runs)
+        return noise.field(p, samples, self.fit.seed, runs=runs)
 
     def scale(self, p: FloatArray) -> FloatArray:
         absent, noise = self.fit.absent, self.fit.noise
@@ -428,8 +394,8 @@ class FitAt(Known):
         noise, size = self.fit.noise, form_error(self.fit.coverage, self.N, self.D)
         if self.fit.repetition is not None and self.with_own.supply is not None:
             size = np.hypot(size, self.fit.repetition.form(p / self.with_own.supply))
-        drawn = form_draws(samples, self.seed) if samples > 1 else np.zeros(1)
-        heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.seed)
+        drawn = form_draws(samples, self.fit.seed) if samples > 1 else np.zeros(1)
+        heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.fit.seed)
         return (heavy * drawn)[:, None] * size
 
     def outside(self, p: FloatArray) -> BoolArray:

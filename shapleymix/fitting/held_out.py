@@ -20,6 +20,7 @@ from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, asked
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
+from shapleymix.tables.transfer import pearson
 
 SURE = float(norm.cdf(2.0))
 """Probability from which one law is called better than another: that of two standard errors of a normal law."""
@@ -126,12 +127,8 @@ def _r_squared(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> Float
 
 def _spearman(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:
     """Rank correlation of every target; ties get their mean rank, a constant prediction has none."""
-    ranks = [rankdata(np.where(use, values, np.nan), axis=0, nan_policy="omit") for values in (loss, predicted)]
-    rows = np.maximum(use.sum(axis=0), 1)
-    centred = [np.where(use, rank - np.where(use, rank, 0.0).sum(axis=0) / rows, 0.0) for rank in ranks]
-    product = (centred[0] * centred[1]).sum(axis=0)
-    scale = np.sqrt((centred[0] ** 2).sum(axis=0) * (centred[1] ** 2).sum(axis=0))
-    return np.where(scale > 0, product / np.where(scale > 0, scale, 1.0), np.nan)
+    measured, told = (rankdata(np.where(use, one, np.nan), axis=0, nan_policy="omit") for one in (loss, predicted))
+    return pearson(measured, told, use)
 
 
 UNCOUNTED = 10**6  # a black box is never the simplest

@@ -196,7 +196,6 @@ class Solution:
     x: FloatArray
     cost: FloatArray
     status: IntArray
-    iterations: IntArray
     at_bound: BoolArray
 
 
@@ -306,7 +305,6 @@ def minimize(
         x=x.copy(),
         cost=state.cost.copy(),
         status=np.full(len(x), ITERATIONS),
-        iterations=np.zeros(len(x), dtype=np.int64),
         at_bound=np.zeros(x.shape, dtype=bool),
     )
     for _ in range(iterations):
@@ -388,6 +386,5 @@ def _record(best: Solution, state: _State) -> BoolArray:
     done = (state.quiet >= 2) | stalled
     best.x[state.number] = state.x
     best.cost[state.number] = state.cost
-    best.iterations[state.number] += 1
     best.status[state.number] = np.where(state.quiet >= 1, CONVERGED, np.where(stalled, STALLED, ITERATIONS))
     return done

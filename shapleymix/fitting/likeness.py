@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.errors import UsageError, caution, described, did_you_mean
+from shapleymix.errors import UsageError, caution, did_you_mean
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.regimes import Absent
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
-from shapleymix.tables.words import parse_whole
+from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 
 WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
 WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random
@@ -47,7 +47,7 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     UsageError
         If runs hold the new source, none hold the other, or the law has no coefficients of single sources.
     """
-    pairs = _pairs(sources)
+    pairs = parse_pairs(sources, as_word, "like", "write it like cs=pl: the new source, and the one that it is like")
     fit = Fit.taken(fit)
     law = type(fit.law)
     if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
@@ -229,20 +229,6 @@ def _moved(symbol: Parameter, row: FloatArray, away: FloatArray, value: FloatArr
     moved = row * np.exp(away)
     top = 1.0 if not symbol.fitted else symbol.high
     return np.where(row > 0, np.clip(moved, min(symbol.low, row.min(initial=np.inf)), top), 0.0)
-
-
-def _pairs(given: LikeSpec) -> dict[str, str]:
-    """New source and known source, from what the user gave."""
-    texts = given if isinstance(given, (str, Mapping)) else ",".join(map(str, given))
-    if isinstance(texts, Mapping):
-        pairs = dict(texts)
-    else:
-        parts = [part.partition("=") for part in texts.split(",")]
-        pairs = {new.strip(): known.strip() for new, _, known in parts}
-    if not pairs or not all(pairs) or not all(pairs.values()):
-        hint = "write it like cs=pl: the new source, and the one that it is like"
-        raise UsageError(f"like: {described(given)} names no two sources", hint=hint)
-    return pairs
 
 
 def _require_pair(fit: Fit, new: str, known: str) -> None:

@@ -109,11 +109,6 @@ class Noise(Record):
         runs = max(float(np.median(count[count > 0])), FEWEST_RUNS)
         return cls(np.sqrt(pooled), _shared(unit), _common(np.where(there, unit, np.nan), cells, groups), runs)
 
-    def check(self, targets: int) -> None:
-        """Raise a ValueError unless there is one scale for each of so many targets."""
-        if self.scale.shape != (targets,):
-            raise ValueError(f"noise: {self.scale.size} scales for {targets} targets")
-
     def field(self, p: FloatArray, samples: int, seed: int, *, runs: bool = True) -> FloatArray:
         """T z (S, R, K) at mixtures p (R, M): of single runs, or of what many would have in the mean.
 

@@ -10,16 +10,11 @@ from typing import ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import SHOWN_ITEMS, Columns, Tabular, cut, text_table
+from shapleymix.display import Columns, Tabular
 from shapleymix.errors import Fault, OutsideError, UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.mixtures import ROUNDED, HasMixture, MixtureSpec, check, is_name, mixture_of
-from shapleymix.tables.words import Ratio, format_size, parse_size
-
-LOSS, ERROR = "loss", "error"
-Kind = Literal["loss", "error"]
-"""What a result holds: losses, or error rates of tasks, one less their score."""
-
+from shapleymix.tables.words import Ratio, parse_size
 
 Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
 """A mixture that is given otherwise than by ratios in the order of the sources."""
@@ -32,8 +27,6 @@ Budget = ArrayLike | str | Sequence[float | str]
 @dataclass(frozen=True)
 class Prediction(Tabular, Record):
     """Losses (R, K) in nats per token, with the interval that holds a new run's loss with probability `level`.
-
-    Of a `scored_fit`, targets are tasks, and losses their error rates: one less the score.
 
     Attributes
     ----------
@@ -55,8 +48,6 @@ class Prediction(Tabular, Record):
         Whether the law gives more than the loss of an untrained model.
     warnings, notices : tuple of str
         What changes what a reader would do, at most three sentences; and what else there is to say.
-    measure : str
-        `"loss"`, or `"error"`: losses are error rates of tasks.
     """
 
     kind = "prediction"
@@ -78,55 +69,20 @@ class Prediction(Tabular, Record):
     outside: BoolArray
     above_untrained: BoolArray
     warnings: tuple[str, ...]
-    measure: Kind = LOSS
     notices: tuple[str, ...] = ()
 
-    @property
-    def scores(self) -> FloatArray:
-        """(R, K) predicted scores of tasks.
-
-        Raises
-        ------
-        UsageError
-            If losses were predicted.
-        """
-        if self.measure != ERROR:
-            raise UsageError("these are losses, not scores", hint="predict with a scored_fit")
-        return 1 - self.losses
-
     def columns(self) -> Columns:
-        """One row per point and target: its loss, or the score of a task."""
+        """One row per point and target."""
         rows, targets = self.losses.shape
-        scored = self.measure == ERROR
-        low, high = (1 - self.high, 1 - self.low) if scored else (self.low, self.high)
         wide = {"N": self.N, "D": self.D} | {f"p_{name}": self.p[:, i] for i, name in enumerate(self.sources)}
+        tall = {"loss": self.losses, "low": self.low, "high": self.high, "outside": self.outside}
         return {
             "run": [run for run in self.runs for _ in range(targets)],
-            "task" if scored else "target": list(self.targets) * rows,
-            "score" if scored else "loss": (self.scores if scored else self.losses).ravel().tolist(),
-            "low": low.ravel().tolist(),
-            "high": high.ravel().tolist(),
-            "outside": self.outside.ravel().tolist(),
+            "target": list(self.targets) * rows,
+            **{name: values.ravel().tolist() for name, values in tall.items()},
             "above_untrained": self.above_untrained.ravel().tolist(),
             **{name: np.repeat(values, targets).tolist() for name, values in wide.items()},
         }
-
-    def summary(self) -> str:
-        """The losses of the first points, or the scores, a line each, and what to beware of."""
-        scored = self.measure == ERROR
-        shown = (self.scores if scored else self.losses)[:, :SHOWN_ITEMS]
-        of, what = ("task", "scores") if scored else ("target", "losses in nats")
-        wide = {"point": self.runs, "N": [format_size(N) for N in self.N], "D": [format_size(D) for D in self.D]}
-        wide |= {name: [f"{loss:.4f}" for loss in shown[:, j]] for j, name in enumerate(self.targets[:SHOWN_ITEMS])}
-        hidden = len(self.targets) - SHOWN_ITEMS
-        return "\n".join(
-            [
-                f"Prediction of {what}: {len(self.runs)} x {len(self.targets)} (points x {of}s)",
-                *text_table(wide),
-                *([f"  ... and {hidden} more {of}s"] if hidden > 0 else []),
-                *(cut(f"warning: {text}") for text in self.warnings),
-            ]
-        )
 
 
 def points_of(

@@ -206,24 +206,6 @@ class Absent(Record):
     own: IntArray
     noise: Noise | None
 
-    def check(self, sources: tuple[str, ...], targets: int, replicates: Law | None) -> None:
-        """Refuse arrays that do not fit the labels, and other numbers of replicates than the fit has, if any.
-
-        Raises
-        ------
-        ValueError
-            If a shape is wrong, or `own` names no source.
-        """
-        for law, leading in ((self.law, 0), (self.replicates, 1)):
-            if law is not None:
-                law.check(len(sources), targets, leading)
-        counts = [() if one is None else one.batch() for one in (self.replicates, replicates)]
-        if replicates is not None and counts[0] != counts[1]:
-            raise ValueError(f"absent: {counts[0] or 'no'} replicates beside {counts[1]} of the fit")
-        self.coverage.check(len(sources), targets)
-        if self.own.shape != (targets,) or not ((self.own >= -1) & (self.own < len(sources))).all():
-            raise ValueError(f"absent: own names one of {len(sources)} sources for each of {targets} targets, or -1")
-
     def entries(self, p: FloatArray) -> BoolArray:
         """Which losses (R, K) of mixtures p (R, M) are of this regime."""
         return (self.own >= 0) & (p[:, self.own] < TRACE)

@@ -14,9 +14,9 @@ H shared symbols: log h, and log R* of each source; B replicates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +30,7 @@ from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
 from shapleymix.laws.pieces import harmful
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.streams import Stream
-from shapleymix.tables.mixtures import ONCE, epochs_of, repetition, repetitions
+from shapleymix.tables.mixtures import ONCE, epochs_of
 
 if TYPE_CHECKING:
     from shapleymix.fitting.estimation import Problem
@@ -42,6 +42,7 @@ LARGEST, SMALLEST, MOVED = 1.0, 1e-3, 1e-4
 LEAST_NOISE, RIDGE = 1e-4, 1e-9
 QUIET = 1.2533  # standard deviations of normal noise over its mean absolute value
 ENTRIES = 3e6  # of Jacobians at once
+SHOWN = 5  # points of a prediction whose repetitions are told one by one
 
 
 def drawn_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
@@ -164,6 +165,7 @@ class Repetition(Record):
     """
 
     kind = "repetition"
+    axes: ClassVar[Mapping[str, str]] = {"symbols": "H", "replicates": "BH", "epochs": "M2"}
 
     symbols: FloatArray
     replicates: FloatArray | None
@@ -193,24 +195,6 @@ class Repetition(Record):
         mixed = bool(((p > shares * ONCE) & (p < ALONE)).any())
         known = evidence.usual if symbols is None else symbols
         return cls(known, replicates, told, mixed, np.where(np.isfinite(both), both, np.nan))
-
-    def __post_init__(self) -> None:
-        drawn = np.zeros(0) if self.replicates is None else self.replicates
-        if not np.isfinite(np.append(self.symbols, drawn)).all():
-            raise ValueError("repetition: log h and log R* are not all finite numbers")
-
-    def check(self, sources: int, replicates: Law | None) -> None:
-        """Raise a ValueError unless there are epochs of each of so many sources, and symbols for each replicate."""
-        for name, found, shape in (
-            ("symbols", self.symbols, (1 + sources,)),
-            ("epochs", self.epochs, (sources, 2)),
-            ("replicates", self.replicates, None if replicates is None else (*replicates.batch(), 1 + sources)),
-        ):
-            have = None if found is None else found.shape
-            if shape is not None and have != shape:
-                raise ValueError(f"repetition: {name} of shape {have}, expected {shape}")
-        if (self.epochs[:, 0] > self.epochs[:, 1]).any():
-            raise ValueError("repetition: fewest epochs above the most")
 
     def with_source(self, row: int) -> Repetition:
         """The same with one more source at a row, of which nothing is known: its R* is the mean of the others."""
@@ -294,7 +278,7 @@ class Repetition(Record):
     ) -> list[str]:
         """Where a mixture (M,) makes other epochs than the fitted runs did; `unique` (M,), NaN where not known."""
         epochs = epochs_of(p, unique, D)
-        often = [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable").tolist() if epochs[i] > ONCE]
+        often = _often(epochs)
         most, least = np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0), self.epochs[:, 0]
         found = []
         if often and not (self.told and self.mixed):
@@ -331,11 +315,25 @@ def warnings_of_repetition(
     names: Sequence[str] | None,
 ) -> list[str]:
     """What to beware of where points (R, M) repeat tokens, or make other epochs than the fitted runs."""
-    if known is None:
-        return repetitions(p, unique, D, names, lambda p, u, D, who: repetition(p, sources, u, D, who))
-    if known.told and np.isnan(unique).all():
+    if known is not None and known.told and np.isnan(unique).all():
         return ["the fitted runs repeat tokens, but no available tokens are given, so every token counts as fresh"]
-    return repetitions(p, unique, D, names, lambda p, u, D, who: known.warnings(p, u, D, sources, who))
+    called = [f"point {row}" for row in range(len(p))] if names is None and len(p) > 1 else names or ["the mixture"]
+    told: dict[str, None] = {}  # a mixture repeats the same at every N
+    for ratios, limits, tokens, who in zip(p, unique, D.tolist(), called, strict=True):
+        epochs = epochs_of(ratios, limits, tokens)
+        if known is not None:
+            told |= dict.fromkeys(known.warnings(ratios, limits, tokens, sources, who))
+        elif often := _often(epochs):
+            text = f"the law counts repeated tokens as fresh ones, but {who} repeats {_named(sources, epochs, often)}"
+            told[text] = None
+    found = list(told)
+    hidden = len(found) - SHOWN
+    return [*found[:SHOWN], f"{hidden} more points repeat tokens"] if hidden > 0 else found
+
+
+def _often(epochs: FloatArray) -> list[int]:
+    """Sources whose tokens are seen more than once, the most often seen first."""
+    return [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable").tolist() if epochs[i] > ONCE]
 
 
 def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray) -> FloatArray:

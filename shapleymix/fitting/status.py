@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,6 +46,9 @@ class Coverage(Record):
     """
 
     kind = "fit/coverage"
+    axes: ClassVar[Mapping[str, str]] = {
+        "p_range": "KM2", "N_range": "K2", "D_range": "K2", "mixtures": "KM", "untrained": "K",
+    }  # fmt: skip
 
     p_range: FloatArray
     N_range: FloatArray
@@ -63,17 +67,6 @@ class Coverage(Record):
         """(M,) the mixture in the middle of the fitted ratios."""
         middle = self.whole_p_range.mean(axis=1)
         return middle / max(float(middle.sum()), 1e-300)
-
-    def check(self, sources: int, targets: int) -> None:
-        """Raise a ValueError unless the arrays fit so many sources and targets; empty ones get their shape back."""
-        for name, shape in {
-            "p_range": (targets, sources, 2), "N_range": (targets, 2), "D_range": (targets, 2),
-            "mixtures": (targets, sources), "untrained": (targets,),
-        }.items():  # fmt: skip
-            found = getattr(self, name)
-            if found.size != np.prod(shape):
-                raise ValueError(f"{name} has shape {found.shape}, the languages say {shape}")
-            object.__setattr__(self, name, found.reshape(shape))
 
     def unseen(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """Sources with ratio 0 in every used run of whose effect nothing is known, nor taken to be."""

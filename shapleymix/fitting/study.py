@@ -11,14 +11,13 @@ Legend: V folds, R rows, K targets, M sources, H trials, P unknowns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 
 import numpy as np
 
-from shapleymix.display import short
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.estimation import Problem, Stage
@@ -210,33 +209,6 @@ class _Search:
 def held_out(predicted: FloatArray, fold: IntArray) -> FloatArray:
     """Of predictions by every fit (V, R, K) each row's by the fit of its fold (R,), which did not see it."""
     return np.take_along_axis(predicted, np.maximum(fold, 0)[None, :, None], axis=0)[0]
-
-
-def check_knobs(knobs: Mapping[str, FloatArray], targets: int) -> None:
-    """Refuse what no choice of beliefs gives: not one finite number for each of so many targets.
-
-    Raises
-    ------
-    ValueError
-        Naming the knob.
-    """
-    for name, values in knobs.items():
-        if values.shape != (targets,) or not np.isfinite(values).all():
-            raise ValueError(f"knobs: {name} holds not one finite number for each of {targets} targets")
-
-
-def knobs_told(knobs: Mapping[str, FloatArray], targets: Sequence[str]) -> list[str]:
-    """What cross-validation chose, in words: nothing where it chose nothing."""
-    told = [f"{name} {_usual_and_others(values, targets)}" for name, values in knobs.items()]
-    return [f"prior strengths, chosen by cross-validation: {', '.join(told)}"] if told else []
-
-
-def _usual_and_others(values: FloatArray, targets: Sequence[str]) -> str:
-    """The value (K,) of most targets, then the others, each with its targets."""
-    found, count = np.unique(values, return_counts=True)
-    first, *rest = found[np.argsort(-count, kind="stable")].tolist()
-    others = [f"{one:g} for {short([targets[j] for j in np.flatnonzero(values == one).tolist()])}" for one in rest]
-    return f"{first:g} ({'; '.join(others)})" if others else f"{first:g}"
 
 
 Progress = Callable[[str, int, int], None]

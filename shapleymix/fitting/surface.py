@@ -105,14 +105,17 @@ class Regime:
         if found is not None and not (np.isfinite(found.floor).all() and np.isfinite(found.scale).all()):
             message = f"law {self.law.name!r} overflows at N = {self.N:g}, D = {self.D:g}"
             raise SolveError(message, hint="give a larger N and D")
-        return found if found is None else self._supplied(found, self.law, self.symbols)
+        if found is None or not len(self.harmed):
+            return None
+        return self._supplied(found.of_sources(len(self.harmed)), self.law, self.symbols)
 
     @cached_property
     def draws(self) -> Pieces | None:
         """Those of the replicates (B,), as they were fitted."""
         found = None if self.replicates is None else self.replicates.pieces(self.N, self.D)
-        if found is None or self.replicates is None:
+        if found is None or self.replicates is None or not len(self.harmed):
             return None
+        found = found.of_sources(len(self.harmed))
         if self.drawn is not None:
             found = self._supplied(found, self.replicates, self.drawn)
         return found.flat()
@@ -178,7 +181,11 @@ class Known:
 
     def base(self, p: FloatArray, samples: int) -> FloatArray:
         """Log losses (S, K) of the replicates, moved to lie about the law."""
-        return np.log(self.losses(p))[None]
+        return moved(self, p, samples)
+
+    def of_replicates(self, p: FloatArray) -> FloatArray | None:
+        """Losses (B, K) of the replicates at one mixture (M,), if there are any."""
+        return None
 
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
         """Unit noise (S, R, K) at mixtures (R, M), alike at every budget."""
@@ -201,7 +208,7 @@ class Known:
         return ()
 
 
-def moved(regime: Regime, p: FloatArray, samples: int) -> FloatArray:
+def moved(regime: Regime | Known, p: FloatArray, samples: int) -> FloatArray:
     """Log losses (S, K) of the replicates, moved to lie about the law; the law's own without replicates."""
     with np.errstate(invalid="ignore"):
         law, again = np.log(regime.losses(p)), regime.of_replicates(p)
@@ -271,9 +278,7 @@ class Surface:
 
     def interval(self, p: FloatArray, level: float) -> FloatArray:
         """(2, R, K) what holds a new run's loss with probability `level`, each row by itself."""
-        middle = self.mean(p)
-        ends = [self._ends(self.sample(one), level) for one in np.atleast_2d(p)]
-        return holding(np.stack(ends, axis=1)[:, :, 0], middle)
+        return self.objective_interval(p, lambda losses: losses, level)
 
     def objective_interval(self, p: FloatArray, of: Functional, level: float) -> FloatArray:
         """(2, R) the same for what is asked of the losses."""
@@ -438,11 +443,8 @@ class OfObject(Known):
         answer = self.given.predict(p[None], np.array([self.N]), np.array([self.D]))
         return np.asarray(getattr(answer, "losses", answer), dtype=np.float64).reshape(-1)
 
-    def base(self, p: FloatArray, samples: int) -> FloatArray:
-        if self.draws is None:
-            return super().base(p, samples)
-        logs = np.log(self.draws.losses(p))
-        return np.log(self.losses(p)) + logs - np.median(logs, axis=0)
+    def of_replicates(self, p: FloatArray) -> FloatArray | None:
+        return None if self.draws is None else self.draws.losses(p)
 
 
 def as_surface(

@@ -23,7 +23,6 @@ targets, M sources. In a problem every array of the law has one target, and the 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +33,7 @@ from shapleymix.fitting.least_squares import Prior
 from shapleymix.laws import Inputs, Law, Observations, Parameter
 from shapleymix.laws.base import ABSURD, Budget, Knobs
 from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
+from shapleymix.laws.rivals import nonnegative
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
@@ -178,21 +178,11 @@ def _columns(
 
 
 def _nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
-    """Minimise `x.gram.x / 2 - right.x` over `x >= 0` for every problem, by trying all subsets of columns."""
+    """Minimise `x.gram.x / 2 - right.x` over `x >= 0` for every problem."""
     columns = right.shape[-1]
-    best, value = np.zeros_like(right), np.zeros(right.shape[:-1])
-    ridge = 1e-10 * np.einsum("...cc->...c", gram).max(axis=-1, keepdims=True, initial=0.0) + 1e-300
-    for size in range(1, columns + 1):
-        for subset in itertools.combinations(range(columns), size):
-            inside = np.array(subset)
-            matrix = gram[..., inside[:, None], inside] + ridge[..., None] * np.eye(size)
-            x = np.linalg.solve(matrix, right[..., inside, None])[..., 0]
-            lower = -0.5 * (right[..., inside] * x).sum(axis=-1)
-            better = (x >= 0).all(axis=-1) & (lower < value)
-            full = np.zeros_like(right)
-            full[..., inside] = x
-            best, value = np.where(better[..., None], full, best), np.where(better, lower, value)
-    return best
+    ridge = 1e-10 * np.einsum("...cc->...c", gram).max(axis=-1, initial=0.0) + 1e-300
+    every = gram + ridge[..., None, None] * np.eye(columns)
+    return nonnegative(every.reshape(-1, columns, columns), right.reshape(-1, columns)).reshape(right.shape)
 
 
 def _best(packing: Packing, symbols: dict[str, FloatArray], error: FloatArray, keep: int) -> FloatArray:

@@ -6,20 +6,3 @@ Modules, in reading order:
   sampled     where not every coalition is known: choose, evaluate, estimate by a smooth model of the payoffs
   coalitions  the game in a run log: coalitions, payoffs, what is missing, and the matrix of Shapley values
 """
-
-from __future__ import annotations
-
-from shapleymix.game.coalitions import Game, coalition_game, efficiency_residual, shapley_values
-from shapleymix.game.exact import exact_shapley
-from shapleymix.game.sampled import Estimate, estimate_shapley, sampled_shapley
-
-__all__ = [
-    "Estimate",
-    "Game",
-    "coalition_game",
-    "efficiency_residual",
-    "estimate_shapley",
-    "exact_shapley",
-    "sampled_shapley",
-    "shapley_values",
-]

@@ -15,7 +15,7 @@ import numpy as np
 from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.files import Json
 from shapleymix.game.exact import members_of, name_coalition, refuse_too_many
-from shapleymix.game.sampled import Estimate, estimate_shapley
+from shapleymix.game.sampled import estimate_shapley
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.words import parse_size
 
@@ -275,8 +275,7 @@ def shapley_values(
     -------
     TransferMatrix
         `sv` in nats. `stderr` where coalitions were repeated (noise of training) or missing (the estimator's
-        error), else None. `provenance` holds method, N, D, players, coalitions, repeats, efficiency_residual by
-        target and its maximum, and notices.
+        error), else None. `provenance` holds method, N, D, players, coalitions, repeats and notices.
 
     Raises
     ------
@@ -293,26 +292,20 @@ def shapley_values(
         game.require_complete()
     estimate = estimate_shapley(game.members, game.payoffs, game.noise, players=game.players)
     stderr = None if estimate.method == "exact" and game.noise is None else estimate.stderr
-    return TransferMatrix.from_sv(estimate.values, game.players, game.targets, stderr, _provenance(game, estimate))
+    return TransferMatrix.from_sv(
+        estimate.values, game.players, game.targets, stderr, _provenance(game, estimate.method)
+    )
 
 
-def efficiency_residual(values: FloatArray, game: Game) -> FloatArray:
-    """How far each target's values (K, T) are from adding up to the grand coalition's payoff. (T,), nats."""
-    return np.abs(values.sum(axis=0) - game.payoffs[-1])
-
-
-def _provenance(game: Game, estimate: Estimate) -> dict[str, Json]:
-    residual = efficiency_residual(estimate.values, game)
+def _provenance(game: Game, method: str) -> dict[str, Json]:
     return {
-        "method": estimate.method,
+        "method": method,
         "N": game.N,
         "D": game.D,
         "players": len(game.players),
         "coalitions": len(game.masks),
         "coalitions_of": 2 ** len(game.players),
         "repeats": int(game.repeats.max()),
-        "efficiency_residual": dict(zip(game.targets, residual.tolist(), strict=True)),
-        "efficiency_residual_max": float(residual.max()),
         "untrained": dict(zip(game.targets, game.loss[0].tolist(), strict=True)),
         "log": game.origin,
         "notices": list(game.notices),

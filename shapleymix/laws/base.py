@@ -346,22 +346,9 @@ class Law(Record):
         shapes = (np.shape(getattr(self, known.name))[: -len(known.axes)] for known in self.parameters())
         return max(shapes, key=len, default=())
 
-    def check(self, sources: int, targets: int, leading: int) -> None:
-        """Refuse symbols of other shapes than those of a fit of so many sources and targets.
-
-        Raises
-        ------
-        ValueError
-            Naming the symbol.
-        """
-        counts = {np.shape(getattr(self, known.name))[:leading] for known in self.parameters()}
-        if len(counts) > 1:
-            raise ValueError(f"the symbols have different numbers of replicates: {sorted(counts)}")
-        for known in self.parameters():
-            value = np.asarray(getattr(self, known.name))
-            shape = (sources, targets) if known.axes == "MK" else (targets,)
-            if value.shape[leading:] != shape:
-                raise ValueError(f"{known.name} has shape {value.shape}, expected (..., {', '.join(map(str, shape))})")
+    @classmethod
+    def shapes(cls) -> Mapping[str, str]:
+        return {known.name: f"*{known.axes}" for known in cls.parameters()}
 
     def rescaled(self, N0: float, D0: float) -> Self:
         """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0 (see `relative`)."""

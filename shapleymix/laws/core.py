@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 
 from shapleymix.laws.base import Belief, Budget, Law, fitted
+from shapleymix.laws.pieces import Pieces
 from shapleymix.records import FloatArray
 
 EXPONENT_PRIOR: Mapping[Budget, Belief] = {"N": Belief(np.log(0.2), 0.5), "D": Belief(np.log(0.5), 0.36)}
@@ -140,6 +141,12 @@ class Chinchilla(CoreLaw):
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
         return self.core(N, _fresh(p, D))
+
+    def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
+        law, N, D = self.at(N, D)
+        constant, by_size, by_data = law.parts(N, D)
+        each = np.ones_like(by_data)[..., None, :]  # (..., 1, K): all sources are alike, however many there are
+        return Pieces("power", constant + by_size, by_data, law.beta * np.ones_like(by_data), each)
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         law, N, D = self.at(N, _fresh(p, D))

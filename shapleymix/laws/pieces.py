@@ -93,6 +93,10 @@ class Pieces:
     harm: FloatArray | None = None
     curves: TaskCurves | None = None
 
+    def of_sources(self, count: int) -> Pieces:
+        """The same, where `phi` (..., 1, K) holds for all sources alike, with a row for each of so many."""
+        return self if self.n_sources == count else replace(self, phi=np.repeat(self.phi, count, axis=-2))
+
     @property
     def n_sources(self) -> int:
         """M, the number of training languages."""

@@ -120,39 +120,22 @@ def _gained(after: Problem, p: FloatArray, before: Problem, q: FloatArray) -> Ga
     return gain_between(after.surface, p, before.surface, q, before.goal.of, before.level, runs=False)
 
 
-def repetition_of(one: Problem, p: FloatArray) -> dict[str, Any]:
-    """What repeated tokens cost: the optimum less that with unlimited data, with all other bounds as they are."""
-    surface = one.surface
-    repeats = np.nan_to_num(epochs_of(p, surface.available, surface.D)) > 1 + 1e-9
-    nothing = np.zeros(len(surface.targets))
-    if not one.knows_repetition or not repeats.any():
-        return {"repetition": nothing, "repetition_cost": 0.0}
-    free = one.with_available(np.full(len(p), np.nan))
-    best = solve(free.goal, one.asked["seed"])
-    gain = _gained(free, best.p, one, p)
-    return {
-        "repetition": surface.mean(p[None])[0] - free.surface.mean(best.p[None])[0],
-        "repetition_cost": gain.value,
-        "repetition_low": gain.low,
-        "repetition_high": gain.high,
-    }
-
-
 def prices_of(one: Problem, proof: Proof) -> tuple[Price, ...]:
     """The bounds that hold an optimum back, those of the steepest slope first, and what relaxing each saves."""
-    found = sorted(_binding(one, proof), key=lambda bound: -bound[0].per_ratio)
+    found = sorted(_binding(one, proof), key=lambda bound: -np.nan_to_num(bound[0].per_ratio, nan=np.inf))
     relaxed = [_relaxed(one, *bound) for bound in found[:PRICED]]
     solved = solve_all([other.goal for other, _ in relaxed], one.asked["seed"]) if relaxed else []
     prices = [price for price, *_ in found]
     for place, ((other, change), new) in enumerate(zip(relaxed, solved, strict=True)):
         gain = _gained(other, new.p, one, proof.p)
         saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
-        prices[place] = replace(prices[place], change=change, **saved)
+        slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
+        prices[place] = replace(prices[place], change=change, per_ratio=float(slope), **saved)
     return tuple(prices)
 
 
 def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
-    """The bounds with a slope, each with its field of a `Polytope` and its place there."""
+    """The bounds with a slope, each with its field of a `Polytope` and its place there; of a ball it is not known."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
     caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
     floors = np.where(bounds.movable & (bounds.lower > LEAST_NONZERO), proof.floors, 0.0)
@@ -167,6 +150,9 @@ def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
             bound, unit = float(getattr(bounds, field)[i]), "tokens" if origins[i] == TOKENS else "ratio"
             nothing = (float("nan"),) * 4
             yield Price(names[i], side, bound, origins[i], float(slopes[i]), 0.0, unit, *nothing), field, i
+    if (ball := bounds.ball) is not None and ball.distance(proof.p) >= ball.radius - AT_BOUND:
+        unit, nothing = "ratio" if ball.kind == "l1" else "nats", (float("nan"),) * 5
+        yield Price("distance", "cap", ball.radius, GIVEN, nothing[0], 0.0, unit, *nothing[1:]), "ball", 0
 
 
 def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Problem, float]:
@@ -176,6 +162,9 @@ def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Proble
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
+    if bounds.ball is not None and field == "ball":
+        wider = replace(bounds, ball=replace(bounds.ball, radius=bounds.ball.radius + STEP))
+        return replace(one, goal=replace(one.goal, within=wider)), STEP
     ends = {"upper": 1.0, "lower": LEAST_NONZERO, "row_high": np.inf, "row_low": -np.inf}
     step = min(tokens / D if price.unit == "tokens" else STEP, abs(ends[field] - price.bound))
     values = getattr(bounds, field).copy()
@@ -228,7 +217,6 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         kl=goal.kl,
         anchor=goal.anchor,
         what_if=what_ifs_of(one, proof),
-        **repetition_of(one, p),
     )
 
 
@@ -257,6 +245,9 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], li
         found.append("The law is not convex in the mixture: this is the best of a search, without a proof.")
     elif not proof.gap <= LOOSE:
         found.append(f"The proof is loose: a mixture may be better by {proof.gap:.1e} of the objective.")
+    corners = one.goal.value(np.eye(len(p)))
+    if len(p) > 1 and np.isfinite(corners).all() and np.ptp(corners) <= SAME * np.abs(corners).max():
+        found.append("The law tells no mixture from another: all within the bounds are as good as this one.")
     lacking = np.isnan(one.surface.mean(p[None])[0]) & (one.goal.w > 0)
     if lacking.any():
         names = listed([one.surface.targets[j] for j in np.flatnonzero(lacking).tolist()])

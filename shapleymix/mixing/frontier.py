@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -84,20 +84,15 @@ class Frontier(Answer):
         The two sides, as they were asked for.
     first_targets, second_targets : tuple of str
         Targets of the two sides.
-    first_weights, second_weights : array (K,)
-        Weights of the two mean losses; each sums to 1.
     entries : tuple of FrontierPoint
         The points, by rising loss of the second side; no point is at least as good as another on both.
     """
 
     kind = "frontier"
-    axes: ClassVar[Mapping[str, str]] = {**Answer.axes, "first_weights": "K", "second_weights": "K"}
 
     between: str
     first_targets: tuple[str, ...]
     second_targets: tuple[str, ...]
-    first_weights: FloatArray
-    second_weights: FloatArray
     entries: tuple[FrontierPoint, ...]
 
     def columns(self) -> Columns:
@@ -136,8 +131,6 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
         between=between,
         first_targets=names[0],
         second_targets=names[1],
-        first_weights=w[0],
-        second_weights=w[1],
         entries=entries,
     )
 

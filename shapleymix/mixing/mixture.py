@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.display import Columns, Tabular, cut, text_table
+from shapleymix.display import Columns, Tabular
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.mixing.proof import Certificate
@@ -148,13 +148,14 @@ class Price(Record):
     Attributes
     ----------
     source, side : str
-        Name of the source, group or constraint, and which of its bounds it is: "cap" or "floor".
+        Name of the source, group or constraint, or "distance" for a ball around a mixture; and which of its bounds it
+        is: "cap" or "floor".
     bound, origin : float and str
         The ratio of the bound, and where it comes from: "given", "tokens" or "regime".
     per_ratio : float
         Slope of the objective at the bound: what a first, small part of a unit of ratio saves.
     change, unit : float and str
-        By how much the bound was relaxed: in "ratio", or by "tokens" (for a cap unique ones).
+        By how much the bound was relaxed: in "ratio", in "nats" of a KL ball, or by "tokens" (for a cap unique ones).
     saves, saves_low, saves_high, probability : float
         What the optimum of that other problem saves in the mean of many runs, with its interval, and the probability
         that it saves anything.
@@ -232,9 +233,6 @@ class Mixture(Answer):
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
     kl, anchor : float and array (M,), optional
         Weight of the penalty, and the mixture that it pulls towards.
-    repetition, repetition_cost, repetition_low, repetition_high : array (K,), optional, and float
-        Loss of this optimum less that of the optimum with unlimited data, for each target and for the objective with
-        its interval; zero where nothing is repeated, and for a fit that does not know what repetition costs.
     N_low, N_high, D_low, D_high : float
         Intervals of N and D where these were chosen too; else NaN.
     """
@@ -243,7 +241,7 @@ class Mixture(Answer):
     axes: ClassVar[Mapping[str, str]] = {
         **Answer.axes,
         "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K", "losses_high": "K", "weights": "K",
-        "caps": "M", "floors": "M", "epochs": "M", "read": "M", "repetition": "K", "anchor": "M",
+        "caps": "M", "floors": "M", "epochs": "M", "read": "M", "anchor": "M",
     }  # fmt: skip
 
     p: FloatArray
@@ -268,10 +266,6 @@ class Mixture(Answer):
     kl: float = 0.0
     anchor: FloatArray | None = None
     what_if: tuple[WhatIf, ...] = ()
-    repetition: FloatArray | None = None
-    repetition_cost: float = 0.0
-    repetition_low: float = np.nan
-    repetition_high: float = np.nan
     N_low: float = np.nan
     N_high: float = np.nan
     D_low: float = np.nan
@@ -281,18 +275,10 @@ class Mixture(Answer):
         """One row per source."""
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
 
-    def summary(self) -> str:
-        """The ratios, the objective with its proof, and what to beware of."""
-        head = f"Mixture at N = {format_size(self.N)}, D = {format_size(self.D)}: {self.told}"
-        proof = f"  proof: no mixture within the bounds is better by more than {self.gap:.1e} {self.objective_unit}"
-        told = [cut(f"warning: {text}") for text in self.warnings]
-        lines = [
-            head,
-            proof if np.isfinite(self.gap) else "  no proof of optimality",
-            *text_table(self.columns()),
-            *told,
-        ]
-        return "\n".join([self.verdict, *lines] if self.verdict else lines)
+    def headline(self) -> str:
+        """The objective with its proof."""
+        gap = f"{self.gap:.1e} {self.objective_unit} from the best" if np.isfinite(self.gap) else "without a proof"
+        return f"Mixture at {_budget(self)}: {self.told}, at most {gap}"
 
     def to_document(self) -> dict[str, Json]:
         """The fields, and for those who read the file the verdict and the ratios by name."""
@@ -392,14 +378,8 @@ class MixtureGrid(Tabular, Record):
         names = ("N", "D", "kind", "name", "value", "low", "high")
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
-    def summary(self) -> str:
-        """The objective at each budget."""
-        told = [f"  {_budget(one)}: {one.told}" for one in self.entries[:8]]
-        more = [f"  ... and {len(self.entries) - 8} more budgets"] if len(self.entries) > 8 else []
-        return "\n".join([f"Mixtures at {len(self.entries)} budgets under law {self.law}", *told, *more])
 
-
-def _budget(one: Mixture) -> str:
+def _budget(one: Answer) -> str:
     return f"N = {format_size(one.N)}, D = {format_size(one.D)}"
 
 
@@ -480,12 +460,9 @@ class Candidates(Answer):
             **{name: [getattr(entry, name) for entry in self.entries] for name in names},
         }
 
-    def summary(self) -> str:
-        """The mixtures with their gains over the first."""
-        place = f"N = {format_size(self.N)}, D = {format_size(self.D)}"
-        title = f"Candidates at {place}: gain over {self.entries[0].name} ({self.weights_origin.split(':')[0]})"
-        told = [cut(f"warning: {text}") for text in self.warnings]
-        return "\n".join([*filter(None, [self.verdict]), title, *text_table(self.columns()), *told])
+    def headline(self) -> str:
+        """The budget, and against which mixture the gains are."""
+        return f"Candidates at {_budget(self)}: gain over {self.entries[0].name}"
 
     def best(self) -> Candidate:
         """The candidate of the lowest objective among those that have one; the first where none has."""

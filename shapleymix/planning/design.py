@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shapleymix.display import Tabular, cut, short
+from shapleymix.display import Tabular
 from shapleymix.errors import UsageError, caution, described
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs
@@ -120,14 +120,10 @@ class Design(Tabular, Record):
         table |= {f"p_{name}": self.p[:, place] for place, name in enumerate(self.sources)}
         return table | {"batch": self.batch}
 
-    def summary(self) -> str:
+    def headline(self) -> str:
         """How many mixtures, after how many, and what they bring."""
-        lines = [
-            f"Design of {len(self)} runs after {self.trained} mixtures",
-            f"  sources: {short(self.sources)}",
-            f"  expected error over the region: {self.error[0]:.2%} to {self.error[-1]:.2%}",
-        ]
-        return "\n".join([*lines, *(cut(f"note: {notice}") for notice in self.notices[:3])])
+        error = f"expected error over the region: {self.error[0]:.2%} to {self.error[-1]:.2%}"
+        return f"Design of {len(self)} runs after {self.trained} mixtures; {error}"
 
 
 def design(

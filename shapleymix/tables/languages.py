@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from shapleymix.display import Column, Shown, Tabular, short
+from shapleymix.display import Column, Shown, Tabular
 from shapleymix.errors import UsageError, described, printable
 from shapleymix.files import is_table_name
 from shapleymix.records import FloatArray
@@ -52,10 +52,10 @@ class Languages(Tabular, Shown):
     digest: str = ""
     notices: tuple[str, ...] = ()
 
-    def summary(self) -> str:
-        """Which languages, where they are from, and of how many the tokens are known."""
+    def headline(self) -> str:
+        """Where they are from, and of how many the tokens are known."""
         known = int(np.isfinite(self.available_tokens).sum())
-        return f"Languages from {printable(self.origin)}: {short(self.names)}; available tokens known for {known}"
+        return f"Languages from {printable(self.origin)}; available tokens known for {known}"
 
     def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_languages` reads."""

@@ -8,7 +8,7 @@ even as at most E epochs of each source allow).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -153,13 +153,10 @@ def _in_order(given: object, names: Sequence[str]) -> dict[str, float]:
     return dict(zip(names, ratios.tolist(), strict=True))
 
 
-def format_mixture(p: ArrayLike, names: Sequence[str], digits: int | None = None) -> str:
-    """`en=0.5,de=0.5`: exact without `digits`, so that `parse_mixture` gives the same ratios; zeros left out."""
+def format_mixture(p: ArrayLike, names: Sequence[str]) -> str:
+    """`en=0.5,de=0.5`, exact, so that `parse_mixture` gives the same ratios; zeros left out."""
     ratios = np.asarray(p, dtype=np.float64).tolist()
-    parts = zip(names, ratios, strict=True)
-    return ",".join(
-        f"{name}={ratio!r}" if digits is None else f"{name}={ratio:.{digits}g}" for name, ratio in parts if ratio != 0
-    )
+    return ",".join(f"{name}={ratio!r}" for name, ratio in zip(names, ratios, strict=True) if ratio != 0)
 
 
 NAMES = ("natural", "temperature", "unimax", "uniform")
@@ -167,8 +164,6 @@ USUAL = ("uniform", "natural", "temperature:2", "unimax:1", "unimax:4")
 """What a table of baselines shows."""
 
 ONCE = 1.0 + 1e-6
-SHOWN = 5
-"""Points of a prediction whose repetitions are told one by one."""
 
 Rivals = Mapping[str, MixtureSpec] | Sequence[MixtureSpec] | str
 _FORMS = "known: uniform, natural, temperature:T, unimax:E"
@@ -295,7 +290,7 @@ def named_baselines(
     """
     found = {"uniform": uniform(len(sources))}
     if np.isfinite(available).all() and available.any():
-        found[f"smoothed ({smoothing:g})"] = smoothed(available, smoothing)
+        found[f"temperature:{1 / smoothing:g}" if smoothing else "uniform"] = smoothed(available, smoothing)
         found["natural"] = smoothed(available, 1.0)
     for name, p in mixtures_of(given or {}, sources, available, D).items():
         if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):
@@ -340,60 +335,3 @@ def _is_number(text: str) -> bool:
     except UsageError:
         return False
     return True
-
-
-def repetition(
-    p: FloatArray, sources: Sequence[str], available: FloatArray, D: float, who: str = "the mixture"
-) -> list[str]:
-    """One warning that names the sources seen more than once, for a law that does not know what repetition costs.
-
-    Parameters
-    ----------
-    p : array (M,)
-        Ratios.
-    sources : sequence of str (M,)
-        Labels.
-    available : array (M,)
-        Unique tokens, NaN where they are not known.
-    D : float
-        Tokens to train on.
-    who : str
-        What to call the mixture.
-
-    Returns
-    -------
-    list of str
-        Empty where no source is repeated.
-    """
-    epochs = epochs_of(p, available, D)
-    often = [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable") if epochs[i] > ONCE]
-    if not often:
-        return []
-    named = ", ".join(f"{sources[i]} {epochs[i]:.3g} times" for i in often)
-    return [f"the law counts repeated tokens as fresh ones, but {who} repeats {named}"]
-
-
-def repetitions(
-    p: FloatArray,
-    unique: FloatArray,
-    D: FloatArray,
-    names: Sequence[str] | None,
-    warn: Callable[[FloatArray, FloatArray, float, str], list[str]],
-) -> list[str]:
-    """The warnings of several mixtures p (R, M), each at its D (R,); only the first few, and how many more there are.
-
-    Parameters
-    ----------
-    unique : array (R, M)
-        Unique tokens, NaN where they are not known.
-    names : sequence of str (R,), optional
-        What to call the mixtures; None for their numbers.
-    warn : callable
-        The warnings of one mixture (M,) from its unique tokens (M,), its D and its name.
-    """
-    known = [f"point {row}" for row in range(len(p))] if names is None and len(p) > 1 else names or ["the mixture"]
-    rows = zip(p, unique, D.tolist(), known, strict=True)
-    told = (text for ratios, limits, tokens, who in rows for text in warn(ratios, limits, tokens, who))
-    found = list(dict.fromkeys(told))  # a mixture repeats the same at every N
-    hidden = len(found) - SHOWN
-    return [*found[:SHOWN], f"{hidden} more points repeat tokens"] if hidden > 0 else found

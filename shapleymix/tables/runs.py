@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Column, Shown, Tabular, cut, short
+from shapleymix.display import Column, Shown, Tabular
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -104,11 +104,9 @@ class RunLog(Tabular, Shown):
     lines: IntArray | None = None
     files: tuple[Origin, ...] = ()
 
-    def summary(self) -> str:
-        """How many runs of what, and where they are from, in a few lines."""
-        parts = [f"RunLog from {printable(self.origin)}", f"  {self.extent}"]
-        parts += [f"  sources: {short(self.sources)}", f"  targets: {short(self.targets)}"]
-        return "\n".join([*parts, *(cut(f"note: {notice}") for notice in self.notices[:3])])
+    def headline(self) -> str:
+        """Where the runs are from, and how many there are."""
+        return f"RunLog from {printable(self.origin)}: {self.extent}"
 
     @property
     def extent(self) -> str:

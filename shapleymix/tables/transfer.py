@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Column, Columns, Tabular, text_table
+from shapleymix.display import Column, Columns, Tabular
 from shapleymix.errors import DataError, Location, UsageError, printable
 from shapleymix.files import Json, read_json, write_json
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
@@ -92,12 +92,9 @@ class TransferMatrix(Tabular, Record):
             nsv = np.exp(values - values.max(axis=0, initial=-np.inf))
         return cls(tuple(sources), tuple(targets), values, nsv, errors, dict(provenance or {}))
 
-    def summary(self) -> str:
-        """How large the matrix is, where it is from, and its first rows."""
-        kind = "normalised values only" if self.sv is None else "raw and normalised values"
-        origin = printable(str(self.provenance.get("origin", "<memory>")))
-        head = f"TransferMatrix from {origin}: {len(self.sources)} sources x {len(self.targets)} targets, {kind}"
-        return "\n".join([head, *text_table(self.columns())])
+    def headline(self) -> str:
+        """Where the matrix is from."""
+        return f"TransferMatrix from {printable(str(self.provenance.get('origin', '<memory>')))}"
 
     @property
     def off_diagonal(self) -> BoolArray:
@@ -127,6 +124,11 @@ class TransferMatrix(Tabular, Record):
         return replace(
             self, sources=tuple(sources), targets=tuple(targets), sv=pick(self.sv), nsv=nsv, stderr=pick(self.stderr)
         )
+
+    @property
+    def in_nats(self) -> bool:
+        """Whether values were measured in nats, or calibrated since: those of one run have a scale of their own."""
+        return "loss_drop" not in self.provenance or "calibration" in self.provenance
 
     def calibrated(self, loss_drop: ArrayLike | Mapping[str, float] | None = None) -> TransferMatrix:
         """Column j scaled so that its values sum to the measured drop of loss j (efficiency).
@@ -355,10 +357,10 @@ class Similarity(Tabular, Record):
         """One row per target."""
         return {"target": self.targets} | {name: getattr(self, f"{name}_by_target") for name in MEASURES}
 
-    def summary(self) -> str:
-        """The measures over all entries, then target by target."""
+    def headline(self) -> str:
+        """The measures over all entries."""
         overall = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name):.3f}" for name in MEASURES)
-        return "\n".join([f"Similarity of two transfer matrices: {overall}", *text_table(self.columns())])
+        return f"Similarity of two transfer matrices: {overall}"
 
 
 def similarity(
@@ -367,7 +369,7 @@ def similarity(
     """Compare two matrices (M, K); `off` (M, K) is the mask of the entries off the diagonal."""
     found: dict[str, Any] = {}
     for ending, mask in (("", np.ones_like(off)), ("_off_diagonal", off)):
-        for name, measure in (("cosine", _cosine), ("pearson", _pearson)):
+        for name, measure in (("cosine", _cosine), ("pearson", pearson)):
             whole = measure(left.reshape(-1, 1), right.reshape(-1, 1), mask.reshape(-1, 1))
             found[f"{name}{ending}"] = float(whole[0])
             found[f"{name}{ending}_by_target"] = measure(left, right, mask)
@@ -381,7 +383,7 @@ def _cosine(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
     return np.divide((a * b).sum(axis=0), norms, out=np.full(norms.shape, np.nan), where=norms > 0)
 
 
-def _pearson(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
+def pearson(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
     """Pearson correlation (K,) of the columns, over the entries of the mask: the cosine of what is left of the mean."""
     return _cosine(_centred(left, mask), _centred(right, mask), mask)
 

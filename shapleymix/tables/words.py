@@ -7,7 +7,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from numbers import Real
-from typing import TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -156,6 +156,7 @@ def repeated(names: Sequence[str]) -> list[str]:
 
 Ratio = float | str
 Amount = float | str
+Value = TypeVar("Value")
 Read = Callable[[float | str, str], float]
 Pairs = Mapping[str, Amount] | Sequence[str] | str
 Amounts = Pairs
@@ -243,6 +244,13 @@ def parse_positive(given: float | str, what: str) -> float:
     return value
 
 
+def as_word(given: str, what: str) -> str:
+    """A name, which is not empty."""
+    if not isinstance(given, str) or not given.strip():
+        raise UsageError(f"{what}: {_shown(given)} is no name")
+    return given.strip()
+
+
 def parse_choice(given: str, known: Sequence[str], what: str) -> str:
     """One of several words.
 
@@ -256,7 +264,9 @@ def parse_choice(given: str, known: Sequence[str], what: str) -> str:
     return given
 
 
-def parse_pairs(given: Pairs, read: Read, what: str, hint: str = "write it like en=0.5,de=0.2") -> dict[str, float]:
+def parse_pairs(
+    given: Pairs, read: Callable[[Any, str], Value], what: str, hint: str = "write it like en=0.5,de=0.2"
+) -> dict[str, Value]:
     """`en=0.5,de=0.2`, several such texts, or a mapping, as numbers by name.
 
     Parameters
@@ -280,7 +290,7 @@ def parse_pairs(given: Pairs, read: Read, what: str, hint: str = "write it like 
     else:
         written = [given] if isinstance(given, str) else list(given)
         pairs = [_pair(part, what, hint) for text in written for part in str(text).split(",")]
-    found: dict[str, float] = {}
+    found: dict[str, Value] = {}
     for name, word in pairs:
         if name in found:
             raise UsageError(f"{what}: {name!r} is given twice")

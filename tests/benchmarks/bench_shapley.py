@@ -15,8 +15,9 @@ import numpy as np
 from _data import FIXTURES
 from _report import SMALL, finish, must, row, seconds, table
 
-from shapleymix.game import coalition_game, exact_shapley, sampled_shapley
-from shapleymix.game.exact import masks_of, members_of
+from shapleymix.game.coalitions import coalition_game
+from shapleymix.game.exact import exact_shapley, masks_of, members_of
+from shapleymix.game.sampled import sampled_shapley
 from shapleymix.tables.run_reading import read_runs
 
 SEEDS = 2 if SMALL else 24

@@ -98,7 +98,7 @@ def test_ratios_and_metrics_of_olmix(tmp_path: Path) -> None:
     (tmp_path / "ratios.csv").write_text("run,name,index,dclm:art,wiki\na,A,0,0.25,0.75\nb,B,1,1,0\nc,C,2,0,1\n")
     (tmp_path / "metrics.csv").write_text("run,name,index,arc_bpb,mmlu_bpb\nb,B,0,1.25,1\na,A,1,1.5,0.75\n")
     log = log_of(tmp_path, ["N=30M", "D=3B", "unit=bpb", "bytes_per_token=4"])
-    assert (log.sources, log.targets) == (("dclm:art", "wiki"), ("arc_bpb", "mmlu_bpb"))
+    assert (log.sources, log.targets) == (("dclm/art", "wiki"), ("arc_bpb", "mmlu_bpb"))
     assert (log.runs, log.p.tolist()) == (("b", "a"), [[1, 0], [0.25, 0.75]])
     by_flags = log_of(
         tmp_path / "metrics.csv",

@@ -21,7 +21,7 @@ from irds_models import (  # noqa: E402
 )
 from shapleymix_irds import IRDS, Options  # noqa: E402
 
-from shapleymix.game import exact_shapley  # noqa: E402
+from shapleymix.game.exact import exact_shapley  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
 COUNTS = (2, 1, 3, 2)

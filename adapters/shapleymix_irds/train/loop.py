@@ -374,8 +374,9 @@ class Run:
                 faults.append(Fault(f"there is no {name}: {error.message}", hint="train for longer, or evaluate more"))
                 continue
             if kind == "calibrated":
-                time, ratios = f"{tracker.overhead:+.1%} time", tracker.efficiency
-                told = f"{facts['evaluations']} evaluations, 1 step of {facts['every']}; {time}"
+                ratios, more = tracker.efficiency, tracker.overhead  # no time where nothing was left to train
+                told = f"{facts['evaluations']} evaluations, 1 step of {facts['every']}"
+                told += f"; {more:+.1%} time" if more == more else ""
                 self._say(f"IRDS: {told}; efficiency {ratios.min():.2g} to {ratios.max():.2g}")
         return faults
 
