@@ -235,7 +235,7 @@ class Engine:
         labels = Labels(groups.to(self.device), self.groups, length, self.arrangement.tokens_first)
         own, present = labels.dense()
         book = Book(self, own.count)
-        watched = Watched(groups=labels.groups)
+        watched = Watched(groups=groups.to(self.device))
         overheard = None if self.known else Overheard(self.model)
         with Watching(own, book) as mode:
             mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, first, overheard)
@@ -329,7 +329,7 @@ class Engine:
             self.draw_near()
             grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.coverage.passed))
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
-            self._pass_by_group((losses, labels.groups), labels.count, own)
+            self._pass_by_group((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)
         add(found.sketches, {name: sketch / scale for name, sketch in own.items()}, present, count)
         owners = piece.languages.cpu()
         found.losses.index_add_(0, owners, losses.detach().double().cpu() / scale)

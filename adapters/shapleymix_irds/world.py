@@ -144,12 +144,12 @@ def shard_groups(model: nn.Module) -> list[Any]:
     return groups
 
 
-def whole_names(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[int, str]:
-    """Names of the whole parameters that FSDP2 puts in the places of shards while a block runs, by identity."""
-    names = {id(parameter): name for name, parameter in parameters.items()}
+def names_of(model: nn.Module) -> dict[int, str]:
+    """Names of parameters by identity, also of the whole ones that FSDP2 puts in the places of shards for a block."""
+    names = {id(parameter): tidy(name) for name, parameter in model.named_parameters()}
     parts = [part for group in shard_groups(model) for part in group.fsdp_params]
     found = [(getattr(part, "_unsharded_param", None), names.get(id(part.sharded_param))) for part in parts]
-    return {id(whole): name for whole, name in found if whole is not None and name is not None}
+    return names | {id(whole): name for whole, name in found if whole is not None and name is not None}
 
 
 def is_compiled(model: nn.Module) -> bool:
