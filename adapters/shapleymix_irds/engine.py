@@ -33,7 +33,6 @@ from shapleymix_irds.sketches import (
 from shapleymix_irds.world import (
     Arrangement,
     World,
-    check_averaged,
     check_wrappers,
     differentiate,
     is_compiled,
@@ -141,11 +140,6 @@ class Engine:
         own = {"languages": list(self.languages), "validation": self.validation is not None}
         own |= {"engine": self.name, "side": self.columns}
         return own | {"seed": options.seed, "val_sequences": options.val_sequences}
-
-    def price(self, tokens: float) -> str | None:
-        """What passes by language cost in a step of so many tokens; None where there are none."""
-        extra = self.extra_cost(tokens)
-        return self.fallback and f"{self.fallback}: an evaluated step takes about {1 + extra:.1f} plain ones"
 
     def open(self, seed: int) -> None:
         """Fresh projections, the same on all ranks, of the parameters that are trained now."""
@@ -287,11 +281,6 @@ class Engine:
             eager = self.passed([piece]).sketches
         if is_compiled(self.model):
             self.coverage.compare(eager, self.passed([piece]).sketches)
-
-    def settle(self, step: int) -> None:
-        """The step's gradients are in `.grad` as the optimiser gets them."""
-        if not self.arrangement.scattered:
-            check_averaged(self.parameters, self.world, step)
 
     def flat(self, sketches: Sketches, groups: int) -> Tensor:
         """All sketches side by side, (groups, numbers), as ranks add them up."""

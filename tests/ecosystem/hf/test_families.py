@@ -40,7 +40,7 @@ def trained(model: Any, folder: Path, tracked: bool) -> Any:
 def test_a_family_is_measured_in_the_trainer(name: str, tmp_path: Path) -> None:
     truth = naive(made(name))
     trainer, plain = trained(made(name), tmp_path, True), trained(made(name), tmp_path, False)
-    assert trainer.tracker.fallback is None
+    assert trainer.tracker.engine.fallback is None
     assert relative(trainer.tracker.ledger.phi, RATE * truth) < 1e-5
     for one, other in zip(trainer.model.parameters(), plain.model.parameters(), strict=True):
         assert torch.equal(one, other)
