@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
@@ -27,7 +27,7 @@ class World:
     device: torch.device
 
     @classmethod
-    def of(cls, group: dist.ProcessGroup | None, device: torch.device) -> World:
+    def of(cls, group: dist.ProcessGroup | None, device: torch.device) -> Self:
         """The world of a process group (None: the default group, if there is one)."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls(None, 1, 0, device)
