@@ -56,6 +56,30 @@ def test_learning_rates_that_explain_residuals_are_told_from_those_that_do_not(l
     assert not any("learning rates" in one for one in fit(alike, "additive", **FAST).notices)
 
 
+@pytest.mark.parametrize("power", [0.0, 0.05])
+def test_phases_are_summed_and_an_order_that_explains_residuals_is_told(log, tmp_path, power):
+    rng = np.random.default_rng(6)
+    first = log.p * rng.uniform(0.1, 0.9, log.p.shape)  # tokens of the first phase, as shares of all
+    parts = {1: first, 2: log.p - first}
+    own = [log.sources.index(name) for name in log.targets]
+    late = parts[2] / parts[2].sum(axis=1, keepdims=True)
+    moved = log.loss * np.exp(power * (late - log.p)[:, own])
+    table = {"run": list(log.runs), "N": log.N} | {f"loss_{name}": moved[:, j] for j, name in enumerate(log.targets)}
+    for number, part in parts.items():
+        total = part.sum(axis=1)
+        table |= {f"D{number}": log.D * total}
+        table |= {f"p{number}_{name}": part[:, i] / total for i, name in enumerate(log.sources)}
+    read = read_runs(table)
+    assert read.sources == log.sources
+    np.testing.assert_allclose(read.p, log.p, atol=1e-9)
+    np.testing.assert_allclose(read.D, log.D)
+    np.testing.assert_allclose(read.late, late)
+    write_runs(read, tmp_path / "runs.csv")
+    np.testing.assert_array_equal(read_runs(tmp_path / "runs.csv").late, read.late)
+    (notice,) = [one for one in fit(read, "additive", **FAST).notices if "phases" in one]
+    assert ("counts for more or less" in notice) == (power > 0)
+
+
 @pytest.mark.parametrize("factor", [0.7, 1.3])
 def test_corrupted_losses_are_named_by_row(log, factor):
     """Fault: single corrupted losses moved a fit without a word."""

@@ -15,22 +15,22 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
-CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte and recipes took some 170 of them
+CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte and recipes took some 230 of them
     "shapleymix/[edfrs]*.py": 775,
-    "shapleymix/tables": 1_281,
+    "shapleymix/tables": 1_305,
     "shapleymix/game": 411,
     "shapleymix/laws": 1_327,
-    "shapleymix/fitting": 3_490,
+    "shapleymix/fitting": 3_504,
     "shapleymix/mixing": 2_395,
     "shapleymix/planning": 440,
     "adapters/shapleymix_io": 1_409,
-    "adapters/shapleymix_irds": 4_690,
+    "adapters/shapleymix_irds": 4_524,
     "adapters/shapleymix_sweep": 699,
     "cli/shapleymix_cli": 1_621,
     "cli/shapleymix_view": 930,
-    "tests": 15_917,
+    "tests": 15_940,
 }
-MOST_MODULES, MOST_SCRIPT = 123, 450
+MOST_MODULES, MOST_SCRIPT = 126, 450
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

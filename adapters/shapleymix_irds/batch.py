@@ -103,7 +103,7 @@ def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], pla
         if len(bad):
             raise LanguageError(f"{place}: language index {int(bad[0])} is none of the {len(languages)} languages")
         return indices
-    known = {name: index for index, name in enumerate(languages)}
+    known = {index: index for index in range(len(languages))} | {name: index for index, name in enumerate(languages)}
     for name in lang:
         if name not in known:
             raise LanguageError(f"{place}: unknown language {name!r}", hint=did_you_mean(str(name), languages))
@@ -177,19 +177,18 @@ class ValidationSet:
     Raises
     ------
     LanguageError
-        If a language has no sequences, or there are sequences of no language of the run.
+        If a language is not in `val`, or one there is no language of the run.
+    TrackerError
+        If there are no sequences of a language, or not as many labels.
     """
 
     def __init__(self, val: Mapping[str, Sequences], languages: Sequence[str], options: Options) -> None:
-        for name in val:
-            if name not in languages:
-                hint = did_you_mean(name, languages)
-                raise LanguageError(f"validation sequences of an unknown language {name!r}", hint=hint)
+        if wrong := set(val) ^ set(languages):
+            told = ", ".join(repr(name) for name in sorted(wrong))
+            raise LanguageError(f"languages and those of the validation sequences differ by {told}")
         for name in languages:
-            if name not in val or rows(val[name][0]) == 0:
-                raise LanguageError(f"no validation sequences of language {name!r}")
-            if rows(val[name][0]) != len(val[name][1]):
-                raise TrackerError(f"validation x and y of language {name!r} have different lengths")
+            if not rows(val[name][0]) == len(val[name][1]) > 0:
+                raise TrackerError(f"validation x and y of language {name!r} are empty, or differ in length")
         self.languages = tuple(languages)
         self.parts, self.options = [val[name] for name in languages], options
 

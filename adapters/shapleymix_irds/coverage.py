@@ -9,14 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, sample_of, trained
-from shapleymix_irds.calls import READERS, Routes, leaves
+from shapleymix_irds.calls import Use, leaves
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.probes import Cut
+from shapleymix_irds.probes import Cut, Watching, marked
 from shapleymix_irds.sketches import Labels
-from shapleymix_irds.world import World, is_sharded, isolated, tidy, whole_names
+from shapleymix_irds.world import World, is_sharded, isolated, names_of
 
 FOREIGN = 1e-2  # of the changed sequence's own change: above this, another sequence's is no rounding
 FLOOR, LOSS = 1e-4, 1e-5  # of the numbers themselves: the least that is no rounding, of marks and of losses
@@ -44,8 +43,7 @@ class Coverage:
         """Note the parameters from which a loss gets its gradient otherwise than through probes."""
         leaves = [leaf for leaf in not_probed(losses) if isinstance(leaf, nn.Parameter)]
         if leaves:
-            names = {id(parameter): tidy(name) for name, parameter in self.model.named_parameters()}
-            names |= whole_names(self.model, self.parameters)
+            names = names_of(self.model)
             unknown = "one of shape {}".format
             self.found |= {names.get(id(leaf), unknown(tuple(leaf.shape))) for leaf in leaves} - self.passed
 
@@ -171,35 +169,23 @@ class Overheard:
         return torch.zeros(len(y), device=y.device)
 
 
-class _Marks(TorchFunctionMode):
+class _Marks(Watching):
     """Within this context, one number for each sequence in each call that is covered."""
 
     def __init__(self, labels: Labels, model: nn.Module) -> None:
-        super().__init__()
-        self.routes, self.model = Routes(labels), model
+        super().__init__(labels, None)  # type: ignore[arg-type]  # nothing is booked
+        self.model = model
         self.seen: dict[tuple[str, ...], list[Tensor]] = defaultdict(list)
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    def _probed(
+        self, uses: list[Use], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        options = dict(kwargs) if kwargs else {}
-        labels = self.routes.labels_of(args)
-        uses = READERS[func](labels, *args, **options) if func in READERS else []
-        y = func(*args, **options)
-        if not uses:
-            self.routes.follow(func, args, y)
-        else:
-            known = {id(parameter): tidy(name) for name, parameter in self.model.named_parameters()}
-            made = [leaf for use in uses for leaf in leaves(use.weight) or [use.weight]]
-            names = tuple(known[id(leaf)] for leaf in made if id(leaf) in known)
-            x = y if uses[0].x is None else uses[0].x
-            self.seen[names].append(labels.marks(x.detach(), uses[0].kind == "table").double().cpu())
-            y = Cut.apply(y)
-            node: Any = y.grad_fn
-            if node is not None:
-                node.silent = True
-            self.routes.follow(func, args, y)
-        return y
+        y, known = func(*args, **options), names_of(self.model)
+        made = [leaf for use in uses for leaf in leaves(use.weight) or [use.weight]]
+        names = tuple(known[id(leaf)] for leaf in made if id(leaf) in known)
+        x = y if uses[0].x is None else uses[0].x
+        self.seen[names].append(labels.marks(x.detach(), uses[0].kind == "table").double().cpu())
+        return marked(Cut.apply(y))
 
 
 def _changed(x: Inputs) -> Inputs:

@@ -33,7 +33,6 @@ from shapleymix_irds.sketches import (
 from shapleymix_irds.world import (
     Arrangement,
     World,
-    check_averaged,
     check_wrappers,
     differentiate,
     is_compiled,
@@ -142,11 +141,6 @@ class Engine:
         own |= {"engine": self.name, "side": self.columns}
         return own | {"seed": options.seed, "val_sequences": options.val_sequences}
 
-    def price(self, tokens: float) -> str | None:
-        """What passes by language cost in a step of so many tokens; None where there are none."""
-        extra = self.extra_cost(tokens)
-        return self.fallback and f"{self.fallback}: an evaluated step takes about {1 + extra:.1f} plain ones"
-
     def open(self, seed: int) -> None:
         """Fresh projections, the same on all ranks, of the parameters that are trained now."""
         self.check()
@@ -235,7 +229,7 @@ class Engine:
         labels = Labels(groups.to(self.device), self.groups, length, self.arrangement.tokens_first)
         own, present = labels.dense()
         book = Book(self, own.count)
-        watched = Watched(groups=labels.groups)
+        watched = Watched(groups=groups.to(self.device))
         overheard = None if self.known else Overheard(self.model)
         with Watching(own, book) as mode:
             mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, first, overheard)
@@ -288,11 +282,6 @@ class Engine:
         if is_compiled(self.model):
             self.coverage.compare(eager, self.passed([piece]).sketches)
 
-    def settle(self, step: int) -> None:
-        """The step's gradients are in `.grad` as the optimiser gets them."""
-        if not self.arrangement.scattered:
-            check_averaged(self.parameters, self.world, step)
-
     def flat(self, sketches: Sketches, groups: int) -> Tensor:
         """All sketches side by side, (groups, numbers), as ranks add them up."""
         zero = torch.zeros((), dtype=self.dtype, device=self.device)
@@ -329,7 +318,7 @@ class Engine:
             self.draw_near()
             grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.coverage.passed))
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
-            self._pass_by_group((losses, labels.groups), labels.count, own)
+            self._pass_by_group((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)
         add(found.sketches, {name: sketch / scale for name, sketch in own.items()}, present, count)
         owners = piece.languages.cpu()
         found.losses.index_add_(0, owners, losses.detach().double().cpu() / scale)

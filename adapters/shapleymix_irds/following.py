@@ -98,23 +98,18 @@ def numbered(groups: Sequence[Mapping[str, Any]], parameters: Parameters) -> dic
     Raises
     ------
     TrackerError
-        If a group has a trained parameter that is not the model's, or one is in no group, or in two.
+        If one is in no group, or in two.
     """
-    names = {id(parameter): name for name, parameter in parameters.items()}
-    found: dict[str, int] = {}
-    for number, group in enumerate(groups):
-        for parameter in group["params"]:
-            name = names.get(id(parameter))
-            if name is None and parameter.requires_grad:
-                told = f"parameter group {number} has one of shape {tuple(parameter.shape)} that is not the model's"
-                raise TrackerError(told, hint="give the groups of this model, wrapped before the optimiser was made")
-            if name is not None and found.setdefault(name, number) != number:
-                raise TrackerError(f"parameter {name!r} is in parameter groups {found[name]} and {number}")
-    for name in parameters:
-        if name not in found:
+    found = [(id(parameter), number) for number, group in enumerate(groups) for parameter in group["params"]]
+    numbers, first = dict(found), dict(reversed(found))
+    for name, parameter in parameters.items():
+        own = id(parameter)
+        if own not in numbers:
             hint = "freeze it (requires_grad_(False)) before the tracker is made, or give it a group"
             raise TrackerError(f"parameter {name!r} is trained, but is in no parameter group", hint=hint)
-    return found
+        if first[own] != numbers[own]:
+            raise TrackerError(f"parameter {name!r} is in parameter groups {first[own]} and {numbers[own]}")
+    return {name: numbers[id(parameter)] for name, parameter in parameters.items()}
 
 
 # -- norms of gradients --------------------------------------------------------------------------------------------
@@ -220,10 +215,6 @@ class Following:
             handle.remove()
 
     @property
-    def all_met(self) -> bool:
-        return len(self.met) == len(self.optimizers)
-
-    @property
     def may_skip(self) -> bool:
         """Whether an optimiser itself will see if a gradient overflowed (a fused one, under a `GradScaler`)."""
         return any(getattr(optimizer, "found_inf", None) is not None for optimizer in self.optimizers)
@@ -240,10 +231,6 @@ class Following:
     def forget(self) -> None:
         """A step has ended, or was dropped."""
         self.before, self.after, self.met = None, None, {}
-
-    def check(self, parameters: Parameters) -> None:
-        """Refuse optimisers whose groups are not those of the model."""
-        numbered(self._groups(), parameters)
 
     def note(self, parameters: Parameters) -> None:
         """A backward pass of an evaluated step has ended."""
@@ -293,8 +280,9 @@ class Following:
         """
         assert self.before is not None
         assert self.after is not None
-        groups, owners = numbered(self._groups(), parameters), self._owners()
-        rates = [float(group["lr"]) for group in self._groups()]
+        groups = numbered(self.groups, parameters)
+        owners = [n for n, optimizer in enumerate(self.optimizers) for _ in optimizer.param_groups]
+        rates = [float(group["lr"]) for group in self.groups]
         scales = {name: self.met.get(owners[groups[name]]) for name in parameters}
         met = {name: scale for name, scale in scales.items() if scale is not None}
         before, after = (norms(squared, parameters, self.world) for squared in (self.before, self.after))
@@ -304,12 +292,10 @@ class Following:
             {name: measured.get(name, 0.0) / met.get(name, 1.0) for name in parameters},
         )
 
-    def _groups(self) -> list[dict[str, Any]]:
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """All parameter groups."""
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]
-
-    def _owners(self) -> list[int]:
-        """The optimiser of each group."""
-        return [n for n, optimizer in enumerate(self.optimizers) for _ in optimizer.param_groups]
 
 
 def unwrapped(optimizer: Any) -> Optimizer:

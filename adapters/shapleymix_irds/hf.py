@@ -28,8 +28,7 @@ from torch.optim import Optimizer
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
-from shapleymix.errors import did_you_mean
-from shapleymix_irds.batch import Inputs, LossFn
+from shapleymix_irds.batch import Inputs, LossFn, language_indices
 from shapleymix_irds.engine import Watched
 from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
 from shapleymix_irds.schedule import Options
@@ -126,13 +125,8 @@ class LanguageCollator:
         """A number, or a list of them."""
         value = value.tolist() if hasattr(value, "tolist") else value
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return [self._numbers(one) for one in value]
-        if value in self.languages:
-            return list(self.languages).index(value)
-        if isinstance(value, int) and 0 <= value < len(self.languages):
-            return value
-        hint = did_you_mean(str(value), self.languages)
-        raise LanguageError(f"an example has the unknown language {value!r} in {self.column!r}", hint=hint)
+            return language_indices(value, self.languages, f"the column {self.column!r}").tolist()
+        return self._numbers([value])[0]
 
 
 def _each(label: int | list[int], tokens: int) -> list[int]:

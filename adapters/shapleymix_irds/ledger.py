@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from shapleymix.errors import Location
+from shapleymix.errors import DataError, Location
 from shapleymix.files import atomic_write
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix_irds.errors import ResumeError, TrackerError
@@ -300,9 +300,15 @@ def transfer_matrix(
         stderr = ledger.stderr if ledger.count > 1 else None
         about |= {"scale": "raw", "stderr_covers": RAW}
         return TransferMatrix.from_sv(phi, languages, languages, stderr, about)
-    _check_calibration(phi, losses, languages)
+    if not (drop > 0).all():
+        hint = "measure the losses at the end (`measure`, `record_losses`), take the raw values, or train for longer"
+        told = ", ".join(f"{name!r} {each:.4f}" for name, each in zip(languages, -drop, strict=True) if not each < 0)
+        raise TrackerError(f"losses that did not fall, or were not measured, cannot calibrate: {told}", hint=hint)
     stderr = ledger.blocks.stderr(ledger.correction)
-    matrix = TransferMatrix.from_sv(phi, languages, languages, stderr, about).calibrated(drop)
+    try:
+        matrix = TransferMatrix.from_sv(phi, languages, languages, stderr, about).calibrated(drop)
+    except DataError as error:
+        raise TrackerError(error.message, hint='take the raw values (kind="raw"), or train for longer') from error
     matrix.provenance.update({"scale": "calibrated by efficiency", "stderr_covers": CALIBRATED})
     return matrix
 
@@ -325,24 +331,7 @@ def _check_estimated(ledger: Ledger, languages: tuple[str, ...]) -> None:
         raise TrackerError(f"no evaluation could estimate {languages[i]!r} on {languages[j]!r}", hint=hint)
 
 
-def _check_calibration(phi: Array, losses: Losses, languages: tuple[str, ...]) -> None:
-    drop, faults = losses.drop(languages), []
-    if missing := [name for name, each in zip(languages, drop, strict=True) if not np.isfinite(each)]:
-        hint = "call `measure(loss_fn)` at the end of the run, or `record_losses`"
-        raise TrackerError(f"the drop of the validation loss was not measured for {', '.join(missing)}", hint=hint)
-    for name, total, each in zip(languages, phi.sum(0), drop, strict=True):
-        if each <= 0:
-            course = f"from {losses.start[name]:.4f} to {losses.latest[name]:.4f}"
-            faults.append(f"the validation loss of {name!r} did not fall, {course}")
-        elif not total > 0:
-            faults.append(f"the values for {name!r} sum to {total:.3g}")
-    if faults:
-        hint = 'take the raw values (kind="raw"), or train for longer'
-        raise TrackerError(f"the SV matrix cannot be calibrated: {'; '.join(faults)}", hint=hint)
-
-
 ROWS = 2**18  # that wait at most: what is not in a file when a run is killed is made again from its checkpoint
-COLUMNS = ("step", "weight", "lr", "clip", "source", "target", "gram", "tokens", "val_loss")
 
 
 class EvaluationLog:
@@ -376,25 +365,11 @@ class EvaluationLog:
             self.waiting = []
 
     def cut(self, step: int) -> None:
-        """Forget evaluations from `step` on: they are made again after a resume.
-
-        Raises
-        ------
-        ResumeError
-            If the folder holds the log of a run with other languages, or a file of it cannot be read.
-        """
+        """Forget evaluations from `step` on, which a resume makes again; no segment goes beyond a checkpoint."""
         self.waiting = []
         for path in segments(self.folder):
-            frame = _read(path)
-            if set(frame["source"].unique()) != set(self.languages):
-                hint = "give each run its own folder"
-                place = Location(file=str(path))
-                raise ResumeError("is the log of a run with other languages", location=place, hint=hint)
-            kept = frame.filter(pl.col("step") < step)
-            if kept.height == 0:
+            if int(path.stem.rpartition("-")[2]) >= step:
                 path.unlink()
-            elif kept.height < frame.height:
-                self._write(kept)
 
     def _write(self, frame: pl.DataFrame) -> None:
         buffer = io.BytesIO()
@@ -414,11 +389,3 @@ def _frame(evaluation: Evaluation, languages: Sequence[str]) -> pl.DataFrame:
     columns |= {"gram": evaluation.gram.ravel()}
     columns |= {"tokens": np.repeat(evaluation.tokens, n), "val_loss": np.tile(evaluation.val_losses, n)}
     return pl.DataFrame(columns, schema_overrides={"step": pl.Int64, "source": pl.String, "target": pl.String})
-
-
-def _read(path: Path) -> pl.DataFrame:
-    hint = "put back the file as the run wrote it, or start a new run in another folder"
-    try:
-        return pl.read_parquet(path, columns=list(COLUMNS))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ResumeError("cannot be read", location=Location(file=str(path)), hint=hint) from error

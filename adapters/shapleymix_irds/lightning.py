@@ -65,8 +65,6 @@ class IRDSCallback(Callback):
         out: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
-        if val is not None and loss_fn is None:
-            raise TrackerError("validation sequences need `loss_fn`", hint="give loss_fn(module, x, y), or val=None")
         self.languages, self.val, self.lang, self.loss_fn = list(languages), val, lang, loss_fn
         self.settings, self.out = settings, out
         self.tracker: IRDS | None = None

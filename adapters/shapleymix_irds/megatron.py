@@ -10,10 +10,10 @@
         ...
 
 The layers of Megatron call autograd functions of their own, whose backward pass may add a weight's gradient to
-`main_grad` by itself. `seen` makes the linear layer known to the tracker's probes, which stand behind its output: what
-becomes of the gradient of the weight does not matter to them. Embeddings and norms of the local spec call PyTorch's.
-Activations are (S, B, ...) throughout. A tensor-parallel rank sketches its own part of each layer, and products of the
-parts add up.
+`main_grad` by itself. `register` makes the linear layer known to the tracker's probes, which stand behind its output:
+what becomes of the gradient of the weight does not matter to them. Embeddings and norms of the local spec call
+PyTorch's. Activations are (S, B, ...) throughout. A tensor-parallel rank sketches its own part of each layer, and
+products of the parts add up.
 
 `micro_batch` opens a watch, which closes with the next micro-batch or when gradients are finalised; the step is
 committed behind `optimizer.step()`, which tells the norm that it clipped by, and whether it was skipped.
@@ -23,7 +23,6 @@ committed behind `optimizer.step()`, which tells the norm that it clipped by, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
 from typing import Any
 
 import torch
@@ -31,7 +30,7 @@ from megatron.core import parallel_state
 from megatron.core.tensor_parallel import get_cuda_rng_tracker, layers
 from megatron.core.utils import get_model_config
 from torch import Tensor, nn
-from torch.overrides import handle_torch_function, has_torch_function
+from torch.overrides import wrap_torch_function
 
 from shapleymix_irds.batch import Inputs, LossFn, Sequences
 from shapleymix_irds.calls import READERS, read_linear
@@ -43,23 +42,12 @@ from shapleymix_irds.world import Arrangement, World, local, tidy
 # -- layers that probes can see ------------------------------------------------------------------------------------
 
 
-def seen(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function as one that a torch function mode sees whole."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Tensor:
-        tensors = tuple(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
-        if has_torch_function(tensors):
-            return handle_torch_function(call, tensors, *args, **kwargs)
-        return function(*args, **kwargs)
-
-    return call
-
-
 def register() -> None:
     """Make Megatron's linear layer known; where no tracker looks, it is what it was."""
     if layers.linear_with_grad_accumulation_and_async_allreduce not in READERS:
-        linear = seen(layers.linear_with_grad_accumulation_and_async_allreduce)
+        linear = wrap_torch_function(lambda *args, **options: (*args, *options.values()))(
+            layers.linear_with_grad_accumulation_and_async_allreduce
+        )
         layers.linear_with_grad_accumulation_and_async_allreduce = linear
         READERS[linear] = read_linear
 

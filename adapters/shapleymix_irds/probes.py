@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -23,7 +22,6 @@ from shapleymix_irds.calls import READERS, Routes, Use, View, broadcast_shape, l
 from shapleymix_irds.sketches import (
     Labels,
     Side,
-    Units,
     basis_columns,
     folded,
     is_stack,
@@ -31,7 +29,7 @@ from shapleymix_irds.sketches import (
     signs,
     sorted_units,
 )
-from shapleymix_irds.world import differentiate, tidy, whole_names
+from shapleymix_irds.world import differentiate, names_of
 
 if TYPE_CHECKING:
     from shapleymix_irds.engine import Engine
@@ -46,58 +44,6 @@ NOTED = 256  # rows of inputs of a call by which a basis is made
 NORMS = {"rms": 1, "layer": 2}  # by mean square, and by mean and variance
 
 
-class MatrixProbe(torch.autograd.Function):
-    """The output y (..., O) of a linear layer or (..., I) of an embedding, with its input: rows (..., I) or ids (...).
-
-    `flipped` says that the weight has its inputs in front: an embedding, or a product `x @ W`.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, x: Tensor, dummy: Tensor, *rest: Any) -> Tensor:
-        groups, slots, matrix, signs, ctx.flipped, ctx.padding, ctx.outputs, ctx.rows = rest
-        ctx.save_for_backward(x, groups, slots, matrix, signs)
-        ctx.count, ctx.dtype = dummy.shape[0], dummy.dtype
-        return y.detach()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, groups, slots, matrix, signs = ctx.saved_tensors
-        sketch = None
-        if not is_silent(ctx):
-            with unwatched():
-                left, right = operands(x, grads[0], ctx.flipped, ctx.padding)
-                side = matrix, signs, ctx.rows
-                sketch = matrix_sketch(left, right, Units(groups, slots), ctx.count, ctx.outputs, *side).to(ctx.dtype)
-        return grads[0], None, sketch, *([None] * 8)
-
-
-class VectorProbe(torch.autograd.Function):
-    """The output y of a call whose weight is broadcast over the units (U, ...): shifts, scales and norms.
-
-    `x` is None for a shift; otherwise the gradient is multiplied by x, or by x normalised over the axes of the weight
-    (`norm` 1: by its mean square, 2: by mean and variance). The rows of all units come `times` times.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, x: Tensor | None, dummy: Tensor, groups: Tensor, *rest: Any) -> Tensor:
-        signs, ctx.rows, ctx.shape, ctx.norm, ctx.eps, ctx.times = rest
-        ctx.save_for_backward(x, groups, signs)
-        ctx.count, ctx.dtype = dummy.shape[0], dummy.dtype
-        return y.detach()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, groups, signs = ctx.saved_tensors
-        sketch = None
-        if not is_silent(ctx):
-            with unwatched():
-                delta = grads[0].to(torch.promote_types(grads[0].dtype, torch.float32))
-                delta = delta if x is None else delta * _normalised(x, ctx.norm, ctx.shape, ctx.eps)
-                whole = by_group(delta, groups, ctx.count, ctx.shape, ctx.times)
-                sketch = folded(whole, signs, ctx.rows).to(ctx.dtype)
-        return grads[0], None, sketch, *([None] * 7)
-
-
 class Cut(torch.autograd.Function):
     """An output that is made of more than parameters, where nothing is differentiated."""
 
@@ -106,8 +52,8 @@ class Cut(torch.autograd.Function):
         return y.detach()
 
 
-class LooseProbe(torch.autograd.Function):
-    """The output y of a call whose other operand is no bare parameter; `measure` gives the sketches of all of them."""
+class Probe(torch.autograd.Function):
+    """The output y of a covered call; `measure` gives the sketch for each dummy, and None for what is silent."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, x: Tensor | None, measure: Measure, *dummies: Tensor) -> Tensor:
@@ -129,12 +75,6 @@ def unwatched() -> Any:
     return nullcontext() if torch.compiler.is_compiling() else torch._C.DisableTorchFunction()
 
 
-def is_silent(ctx: Any) -> bool:
-    """Whether the parameter has turned out to be measured otherwise since the call."""
-    silent = getattr(ctx, "silent", None)
-    return silent is not None and silent()
-
-
 def _normalised(x: Tensor, norm: int, shape: torch.Size, eps: float | None) -> Tensor:
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     if norm == 1:
@@ -144,14 +84,22 @@ def _normalised(x: Tensor, norm: int, shape: torch.Size, eps: float | None) -> T
     return x
 
 
-def by_group(delta: Tensor, groups: Tensor, count: int, shape: torch.Size, times: int = 1) -> Tensor:
+def vector_gradient(
+    x: Tensor | None, delta: Tensor, shape: torch.Size, labels: Labels, norm: int, eps: float | None
+) -> Tensor:
+    """By group, (G, numbers), of a weight that is added to rows, or multiplied with them, as they are or normalised."""
+    delta = delta.to(torch.promote_types(delta.dtype, torch.float32))
+    delta = delta if x is None else delta * _normalised(x, norm, shape, eps)
+    return by_group(delta, labels.ordered, labels.count, shape)
+
+
+def by_group(delta: Tensor, groups: Tensor, count: int, shape: torch.Size) -> Tensor:
     """Sum (rows..., shape) by group and over axes on which the weight is broadcast: (count, numbers).
 
-    `groups` has the group of each unit of rows, and all units come so many times, one after another.
+    `groups` has the group of each unit of rows.
     """
     behind, units = delta.shape[delta.dim() - len(shape) :], len(groups)
-    each = delta.numel() // (times * units * math.prod(behind))
-    parts = delta.reshape(times, units, each, *behind).sum((0, 2))
+    parts = delta.reshape(units, delta.numel() // (units * math.prod(behind)), *behind).sum(1)
     spread = [k + 1 for k, size in enumerate(shape) if size == 1 and behind[k] != 1]
     parts = (parts.sum(spread) if spread else parts).reshape(units, -1)
     return parts.new_zeros((count, parts.shape[1])).index_add_(0, groups, parts)
@@ -201,12 +149,9 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
         assert x is not None
         units, left, right = labels.units(x), *operands(x, delta, use.kind == "flipped", use.padding)
         return matrix_sketch(left, right, units, labels.count, shape[0]).view(-1, shape[1], shape[0]).mT
-    groups, times = labels.spread()
     norm = NORMS.get(use.kind, 0)
     axes = shape if norm else broadcast_shape(use.weight)
-    delta = delta.to(torch.promote_types(delta.dtype, torch.float32))
-    delta = delta if x is None else delta * _normalised(x, norm, axes, use.eps)
-    return by_group(delta, groups, labels.count, axes, times).view(-1, *shape)
+    return vector_gradient(x, delta, axes, labels, norm, use.eps).view(-1, *shape)
 
 
 # -- the mode under which a model runs ------------------------------------------------------------------------------
@@ -244,15 +189,9 @@ class Book:
 
         A compiler traces a block while they are in place and cannot look then, so they are learnt before.
         """
-        model, skipped = self.engine.model, self.engine.coverage.passed
-        parameters = dict(model.named_parameters())
-        for name, parameter in parameters.items():
-            known = tidy(name)
-            if known not in skipped and known in self.dummies and id(parameter) not in self.places:
-                self.places[id(parameter)] = Place(known, self.engine.sides[known], self.dummies[known])
-        sharded = {name: parameter for name, parameter in parameters.items() if id(parameter) in self.places}
-        for whole, name in whole_names(model, sharded).items():
-            self.places.setdefault(whole, self.places[id(sharded[name])])
+        for identity, name in names_of(self.engine.model).items():
+            if name in self.dummies and name not in self.engine.coverage.passed:
+                self.places.setdefault(identity, Place(name, self.engine.sides[name], self.dummies[name]))
 
     def place(self, weight: Tensor) -> Place | None:
         """The place of a parameter; None for one that is not the model's."""
@@ -345,26 +284,31 @@ class Watching(TorchFunctionMode):
 
     def _probe(self, use: Use, view: View, y: Tensor, place: Place, labels: Labels) -> Tensor:
         """The output behind the probe of a bare parameter."""
-        book, side, dummy = self.book, place.side, place.dummy
+        book, side, x = self.book, place.side, None if use.x is None else use.x.detach()
+        # the numbers alone, since `use` would hold the input longer than autograd does
+        padding, eps, norm = use.padding, use.eps, NORMS.get(use.kind, 0)
         if use.kind in ("matrix", "flipped", "table"):
-            assert use.x is not None
-            x, flipped, units = use.x.detach(), (use.kind == "flipped") != view.turned, labels.units(use.x)
+            assert x is not None
+            flipped, units = (use.kind == "flipped") != view.turned, labels.units(x)
             book.note(place, x, flipped)
             matrix = side.matrix
             if matrix is not None and book.engine.near and x.is_floating_point() and not flipped:
                 x, matrix = x @ matrix.to(x.dtype), None  # while x is at hand
-            rest = (matrix, side.signs, flipped, use.padding, side.outputs, side.rows)
-            y = MatrixProbe.apply(y, x, dummy, units.groups, units.slots, *rest)
+
+            def sketch(x: Any, delta: Tensor) -> Tensor:
+                rows = operands(x, delta, flipped, padding)
+                return matrix_sketch(*rows, units, labels.count, side.outputs, matrix, side.signs, side.rows)
         else:
-            norm = NORMS.get(use.kind, 0)
             shape = torch.Size(side.shape) if norm else broadcast_shape(view.parameter)
-            groups, times = labels.spread()
-            x = None if use.x is None else use.x.detach()
-            y = VectorProbe.apply(y, x, dummy, groups, side.signs, side.rows, shape, norm, use.eps, times)
-        if not torch.compiler.is_compiling():
-            probe: Any = y.grad_fn
-            probe.silent = partial(book.silent, place.name)
-        return y
+
+            def sketch(x: Any, delta: Tensor) -> Tensor:
+                return folded(vector_gradient(x, delta, shape, labels, norm, eps), side.signs, side.rows)
+
+        def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
+            silent = not torch.compiler.is_compiling() and book.silent(place.name)
+            return [None if silent else sketch(x, delta)]
+
+        return marked(Probe.apply(y, x, measure, place.dummy))
 
     def _loose_probe(self, use: Use, view: View | None, y: Tensor, labels: Labels) -> Tensor | None:
         """The output behind the probe of what parameters are made into; None where one of them is not known."""
@@ -376,9 +320,10 @@ class Watching(TorchFunctionMode):
         known = [place for place in places if place is not None]
         if not known or len(known) < len(places):
             return None
-        book = self.book
-        if view is not None and stacked and use.x is not None:
-            book.note(known[0], use.x, (use.kind != "matrix") != view.turned)
+        book, x = self.book, None if use.x is None else use.x.detach()
+        if view is not None and stacked and x is not None:
+            book.note(known[0], x, (use.kind != "matrix") != view.turned)
+        use = replace(use, x=None)  # autograd holds the input, and lets go of it earlier
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             if all(book.silent(place.name) for place in known):
@@ -393,11 +338,7 @@ class Watching(TorchFunctionMode):
                         own[group] = place.side.sketch(part)
             return [None if book.silent(p.name) else own for p, own in zip(known, found, strict=True)]
 
-        x = None if use.x is None else use.x.detach()
-        y = LooseProbe.apply(y, x, measure, *(place.dummy for place in known))
-        probe: Any = y.grad_fn
-        probe.silent = lambda: book.engine.passing
-        return y
+        return marked(Probe.apply(y, x, measure, *(place.dummy for place in known)))
 
     def _backward(
         self,
@@ -431,6 +372,13 @@ def _autocast(x: Tensor) -> Tensor:
     kind = x.device.type
     eligible = torch.is_autocast_enabled(kind) and x.is_floating_point() and x.dtype != torch.float64
     return x.to(torch.get_autocast_dtype(kind)) if eligible else x
+
+
+def marked(y: Tensor) -> Tensor:
+    """The output of a probe, whose node tells that it is one."""
+    if not torch.compiler.is_compiling() and y.grad_fn is not None:
+        y.grad_fn.silent = True  # type: ignore[attr-defined]
+    return y
 
 
 def _nodes(values: Any) -> list[Any]:

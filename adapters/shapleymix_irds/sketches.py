@@ -74,14 +74,13 @@ class Labels:
     owners: Tensor | None = None
     sequences: int = 0
     blocks: Units = field(init=False)
-    id_blocks: Units = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.tokens_first and self.length and not self.by_token:
+            self.groups = self.groups[:, None].expand(-1, self.length)
         if self.by_token:
             self.length = self.groups.shape[1]
-        self.blocks = self.id_blocks = sorted_units(self._by_row().flatten(), self.count)
-        if self.tokens_first and self.by_token:
-            self.id_blocks = sorted_units(self.groups.flatten(), self.count)
+        self.blocks = sorted_units(self.ordered, self.count)
 
     @property
     def by_token(self) -> bool:
@@ -105,8 +104,8 @@ class Labels:
     def by_row(self) -> Tensor:
         """The group of each row of an activation (rows, ...) with a row for each token."""
         if self.by_token or self.length is None:
-            return self._by_row().flatten()
-        return self.groups.repeat(self.length) if self.tokens_first else self.groups.repeat_interleave(self.length)
+            return self.ordered
+        return self.groups.repeat_interleave(self.length)
 
     def chosen(self, rows: Tensor) -> Labels:
         """The labels of some of the rows, in their order."""
@@ -118,6 +117,8 @@ class Labels:
         shape = x.shape[:-1] if x.is_floating_point() else x.shape
         if len(shape) >= 2 and shape[0] == self.batch:
             self.length = shape[1]
+            if self.tokens_first:
+                self.__post_init__()
 
     def lead(self, shape: torch.Size, ids: bool = False) -> int:
         """How many axes in front of a shape (without the last axis of features) are axes of the batch; 0: none are.
@@ -138,20 +139,9 @@ class Labels:
 
     def units(self, x: Tensor) -> Units:
         """The units of the rows of an activation, or of ids of tokens."""
-        ids = not x.is_floating_point()
-        rows, swapped = x.numel() // (1 if ids else x.shape[-1]), self.tokens_first and not ids
-        if not self.by_token:
-            return Units(self.groups, self._sorted(rows) if swapped else None)
-        if rows == self.groups.numel():
-            return self.id_blocks if ids else self.blocks
-        return Units((self.groups if ids else self._by_row()).flatten())
-
-    def spread(self) -> tuple[Tensor, int]:
-        """The group of each unit of an output, and how often all units come."""
-        if not self.tokens_first:
-            return self.groups.flatten(), 1
-        assert self.length is not None
-        return (self._by_row().flatten(), 1) if self.by_token else (self.groups, self.length)
+        if not x.is_floating_point():
+            return Units(self.groups.flatten())
+        return self.blocks if self.by_token and x.numel() // x.shape[-1] == len(self.ordered) else Units(self.ordered)
 
     def marks(self, x: Tensor, ids: bool = False) -> Tensor:
         """A number (B,) for the values of each sequence, which no other order of them would give."""
@@ -168,15 +158,10 @@ class Labels:
             return found
         return found.new_zeros(self.sequences).index_add_(0, self.owners, found)
 
-    def _by_row(self) -> Tensor:
-        """Groups in the order of an activation's rows."""
-        return self.groups.t() if self.tokens_first and self.by_token else self.groups
-
-    def _sorted(self, rows: int) -> Tensor:
-        """Rows (S, B, n) in the order (B, S, n)."""
-        assert self.length is not None
-        order = torch.arange(rows, device=self.groups.device).view(self.length, self.batch, -1)
-        return order.transpose(0, 1).flatten()
+    @property
+    def ordered(self) -> Tensor:
+        """The group of each unit of an activation, in the order of its rows."""
+        return (self.groups.t() if self.tokens_first and self.by_token else self.groups).flatten()
 
 
 def sorted_units(groups: Tensor, count: int) -> Units:
@@ -378,9 +363,6 @@ def _core(a: Tensor, b: Tensor, units: Units, count: int, signs: Tensor | None, 
 
 def _table(ids: Tensor, b: Tensor, units: Units, count: int, rows: int) -> Tensor:
     """Where one side's rows are those of the unit matrix: b's rows are added where ids say, (count, rows, numbers)."""
-    if units.slots is not None:
-        ids = torch.cat([ids, ids.new_full((1,), -1)])[units.slots]
-        b = torch.cat([b, b.new_zeros(1, b.shape[1])])[units.slots]
     group = units.groups.repeat_interleave(ids.numel() // max(1, len(units.groups)))
     place = group * rows + ids.clamp(min=0) % rows
     known = b * (ids >= 0)[:, None]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from shapleymix_irds.batch import Inputs, length, rows
 from shapleymix_irds.engine import Engine
 from shapleymix_irds.errors import NonFiniteError, TrackerError
 from shapleymix_irds.following import Rates
@@ -16,7 +15,7 @@ from shapleymix_irds.ledger import Evaluation
 from shapleymix_irds.world import World
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
     """One call of a step.
 
@@ -33,6 +32,7 @@ class Call:
     """
 
     step: int
+    rank: int
     indices: Tensor
     counts: Tensor
     tokens: int | None
@@ -40,56 +40,14 @@ class Call:
     length: int | None
     mean: bool = False
 
-    @classmethod
-    def watched(
-        cls,
-        indices: Tensor,
-        step: int,
-        tokens: int | None,
-        length: int | None,
-        usual: int | None,
-        counts: Tensor | None,
-        world: World,
-    ) -> Call:
-        """A call of which only the languages are known, and perhaps the tokens with a label.
-
-        Raises
-        ------
-        TrackerError
-            If there are not as many counts as languages.
-        """
-        if counts is None:
-            counts = torch.full(indices.shape, 1 if indices.dim() == 2 else length or usual or 1)
-        if counts.shape != indices.shape:
-            told = f"counts has shape {tuple(counts.shape)}, and lang {tuple(indices.shape)}"
-            raise TrackerError(f"step {step}, rank {world.rank}: {told}")
-        counts = counts.detach().to("cpu", torch.float64)
-        total = float(counts.sum()) * world.size if tokens is None else float(tokens)
-        return cls(step, indices, counts, tokens, total, length, mean=tokens is None)
-
-    @classmethod
-    def labelled(
-        cls, x: Inputs, y: Tensor, indices: Tensor, step: int, tokens: int | None, ignore: int, world: World
-    ) -> Call:
-        """A call whose labels are known; without `tokens` a step's own, summed over ranks.
-
-        Raises
-        ------
-        TrackerError
-            If x, y and the languages do not fit, or nothing has a label.
-        """
-        place = f"step {step}, rank {world.rank}"
-        if not rows(x) == len(y) == len(indices):
-            raise TrackerError(f"{place}: x, y and lang have {rows(x)}, {len(y)} and {len(indices)} rows")
-        if indices.dim() == 2 and indices.shape != y.shape:
-            told = f"lang has shape {tuple(indices.shape)}, expected a label for each sequence, or token of y"
+    def __post_init__(self) -> None:
+        place = f"step {self.step}, rank {self.rank}"
+        if self.counts.shape != self.indices.shape:
+            told = f"lang has shape {tuple(self.indices.shape)}, and tokens with a label {tuple(self.counts.shape)}"
             raise TrackerError(f"{place}: {told}")
-        seen = (y != ignore).flatten(1)
-        total = float(world.sum(seen.sum().double()) if tokens is None else tokens)
-        if not total > 0:
+        if not self.total > 0:
             raise TrackerError(f"{place}: no token of the step has a label")
-        counts = seen if indices.dim() == 2 else seen.sum(1)
-        return cls(step, indices, counts.to("cpu", torch.float64), tokens, total, length(x))
+        self.counts = self.counts.detach().to("cpu", torch.float64)
 
 
 @dataclass

@@ -31,6 +31,7 @@ from shapleymix_irds.batch import (
     check_sums,
     checked,
     language_indices,
+    length,
     measure_losses,
     plain,
     sample_of,
@@ -38,7 +39,7 @@ from shapleymix_irds.batch import (
 )
 from shapleymix_irds.engine import Engine, Watched
 from shapleymix_irds.errors import LanguageError, NonFiniteError, TrackerError
-from shapleymix_irds.following import Following, Rates, unwrapped
+from shapleymix_irds.following import Following, Rates, numbered, unwrapped
 from shapleymix_irds.ledger import (
     VERSION,
     Evaluation,
@@ -52,7 +53,7 @@ from shapleymix_irds.ledger import (
 )
 from shapleymix_irds.schedule import Options, Schedule, Stopwatch, check_settings
 from shapleymix_irds.step import Call, Pending, close
-from shapleymix_irds.world import Arrangement, World, isolated, local, non_embedding
+from shapleymix_irds.world import Arrangement, World, check_averaged, isolated, local, non_embedding
 
 EngineName = Literal["auto", "sketch", "exact"]
 EXACT = 2**22  # numbers of exact gradients by group that "auto" holds
@@ -169,8 +170,11 @@ class IRDS:
         step = self._enter(step, tokens)
         with self._dropping():
             indices = language_indices(lang, self.languages, f"step {step}, rank {self.world.rank}")
-            usual = None if self.validation is None else self.validation.length
-            call = Call.watched(indices, step, tokens, length, usual, counts, self.world)
+            if counts is None:
+                usual = None if self.validation is None else self.validation.length
+                counts = torch.full(indices.shape, 1 if indices.dim() == 2 else length or usual or 1)
+            total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
+            call = Call(step, self.world.rank, indices, counts, tokens, total, length, mean=tokens is None)
             with self._call(call, self.engine.loss_fn) as watched:
                 yield watched or Watched()
 
@@ -212,7 +216,10 @@ class IRDS:
         place = f"step {step}, rank {self.world.rank}"
         with self._dropping():
             indices = language_indices(lang, self.languages, place)
-            call = Call.labelled(x, y, indices, step, tokens, self.options.ignore_index, self.world)
+            seen = (y != self.options.ignore_index).flatten(1)
+            total = float(self.world.sum(seen.sum().double()) if tokens is None else tokens)
+            counts = seen if indices.dim() == 2 else seen.sum(1)
+            call = Call(step, self.world.rank, indices, counts, tokens, total, length(x))
             self.engine.loss_fn = checking = checked(loss_fn, place)
             if self.validation is None and not self.engine.known:
                 self.engine.sample = sample_of(x, y, self.options.ignore_index)
@@ -282,14 +289,14 @@ class IRDS:
         Raises
         ------
         TrackerError
-            If a trained parameter is in no group of theirs, or one in a group is not the model's. Later, by
-            `optimizer.step()`: if it is given a closure, or gradients were changed otherwise than by one factor for
-            all of a parameter group since the backward pass.
+            If a trained parameter is in no group of theirs, or in two. Later, by `optimizer.step()`: if it is given a
+            closure, or gradients were changed otherwise than by one factor for all of a parameter group since the
+            backward pass.
         """
         if self.following is not None or self.pending is not None or not optimizers:
             raise TrackerError("call `follow` once, with all optimisers, and between two steps")
         following = Following([unwrapped(optimizer) for optimizer in optimizers], self.world)
-        following.check(self.engine.parameters)
+        numbered(following.groups, self.engine.parameters)
         if hook:
             following.hook(self.take)
         self.following = following
@@ -355,11 +362,6 @@ class IRDS:
     def overhead(self) -> float:
         """Measured share of time added so far, with measuring losses; NaN before a plain and an evaluated step."""
         return float("nan") if self.schedule is None else self.clock.overhead(self.schedule.every)
-
-    @property
-    def fallback(self) -> str | None:
-        """As `Engine.fallback`."""
-        return self.engine.fallback
 
     def provenance(self) -> dict[str, Any]:
         """How the values came about, as the SV matrix carries it."""
@@ -436,11 +438,11 @@ class IRDS:
 
     def _tell_price(self, total: float) -> None:
         """The first call has shown all that is not covered: what that costs, and a schedule that reckons with it."""
+        extra, fallback = self.engine.extra_cost(total), self.engine.fallback
         if self.auto and self.steps == 0:
-            self.schedule = Schedule.planned(self.engine.extra_cost(total), self.options)
-        price = self.engine.price(total)
-        if price is not None and self.world.main:
-            caution([price], stacklevel=6)
+            self.schedule = Schedule.planned(extra, self.options)
+        if fallback and self.world.main:
+            caution([f"{fallback}: an evaluated step takes about {1 + extra:.1f} plain ones"], stacklevel=6)
 
     @contextmanager
     def _call(self, call: Call, loss_fn: LossFn | None) -> Iterator[Watched | None]:
@@ -499,7 +501,7 @@ class IRDS:
         pending = self._begun()
         with self._dropping():
             following.meet(number, self.engine.parameters if pending.evaluated else None, pending.step, scale)
-            if not following.all_met:
+            if len(following.met) < len(following.optimizers):
                 return
             if not pending.evaluated:
                 self._end(pending)
@@ -533,7 +535,8 @@ class IRDS:
 
     def _evaluation(self, pending: Pending, rates: Rates) -> Evaluation:
         assert self.schedule is not None
-        self.engine.settle(pending.step)
+        if not self.engine.arrangement.scattered:
+            check_averaged(self.engine.parameters, self.world, pending.step)
         return close(pending, self.engine, rates, float(self.schedule.every))
 
     def _book(self, pending: Pending, rates: Rates) -> None:

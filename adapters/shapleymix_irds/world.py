@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
@@ -27,7 +27,7 @@ class World:
     device: torch.device
 
     @classmethod
-    def of(cls, group: dist.ProcessGroup | None, device: torch.device) -> World:
+    def of(cls, group: dist.ProcessGroup | None, device: torch.device) -> Self:
         """The world of a process group (None: the default group, if there is one)."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls(None, 1, 0, device)
@@ -144,12 +144,12 @@ def shard_groups(model: nn.Module) -> list[Any]:
     return groups
 
 
-def whole_names(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[int, str]:
-    """Names of the whole parameters that FSDP2 puts in the places of shards while a block runs, by identity."""
-    names = {id(parameter): name for name, parameter in parameters.items()}
+def names_of(model: nn.Module) -> dict[int, str]:
+    """Names of parameters by identity, also of the whole ones that FSDP2 puts in the places of shards for a block."""
+    names = {id(parameter): tidy(name) for name, parameter in model.named_parameters()}
     parts = [part for group in shard_groups(model) for part in group.fsdp_params]
     found = [(getattr(part, "_unsharded_param", None), names.get(id(part.sharded_param))) for part in parts]
-    return {id(whole): name for whole, name in found if whole is not None and name is not None}
+    return names | {id(whole): name for whole, name in found if whole is not None and name is not None}
 
 
 def is_compiled(model: nn.Module) -> bool:

@@ -1,8 +1,5 @@
 """What a fit gets to see: the rows, which losses count, what the budgets can tell, and what was left out.
 
-Some logs can be fitted and should be questioned: losses or budgets in other units, single corrupted losses. Each
-question is a sentence that names the place, what was found, and what to do; nothing is left out for it.
-
 A checkpoint of a decaying learning rate is no final loss, and early ones bend the law's curve in D. A fit answers for
 final losses: a checkpoint counts by a power of its share of the run's schedule, and only finished runs are judged.
 Legend: R rows, K targets.
@@ -81,77 +78,9 @@ def levels(values: FloatArray) -> FloatArray:
     return ordered[np.unique(levels_of(np.log(ordered)), return_index=True)[1]]
 
 
-ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
-LISTED = 3
-
-
-def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
-    """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest first.
-
-    `residual` (R, K) are logs of measured over fitted losses.
-    """
-    shown = np.where(used & np.isfinite(residual), residual, np.nan)
-    size = np.abs(shown - np.nanmedian(shown, axis=0))
-    scale = 1.4826 * np.nanmedian(size, axis=0)
-    rows, targets = np.nonzero(np.nan_to_num(size) > np.maximum(ROBUST_SCALES * scale, SMALLEST_FAULT))
-    if not len(rows):
-        return ()
-    order = np.argsort(-size[rows, targets], kind="stable")
-    named = [
-        f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g}, fitted "
-        f"{log.loss[row, target] / np.exp(residual[row, target]):.4g}"
-        for row, target in zip(rows[order].tolist(), targets[order].tolist(), strict=True)
-    ]
-    return (
-        f"{len(rows)} of {int(np.isfinite(shown).sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} times "
-        f"the usual residual: {_listed(named)}. Check these rows",
-    )
-
-
-SHUFFLES, TOLD = 999, 0.01  # of learning rates among runs of one size; the probability at which they tell something
-
-
-def question_of_rates(log: RunLog, residual: FloatArray, seed: int) -> tuple[str, ...]:
-    """Whether learning rates that differ between runs of one size explain what the law leaves: a permutation test.
-
-    `residual` (R, K) are logs of measured over held-out losses, NaN where they do not count. A law takes what a recipe
-    does for the effect of the mixture, so runs of one size should have one.
-    """
-    rows = np.isfinite(residual).any(axis=1)
-    if log.learning_rate is None or not rows.any():
-        return ()
-    left, rates, sizes = (
-        np.nanmean(residual[rows], axis=1),
-        np.log(log.learning_rate[rows]),
-        levels_of(np.log(log.N[rows])),
-    )
-    known = np.isfinite(rates)
-    same = sizes[known, None] == sizes[known]
-    within = np.eye(len(same)) - same / same.sum(axis=1)  # takes the mean of each size off
-    x, y = within @ rates[known], within @ left[known]
-    if not len(x) or np.abs(x).max() <= SAME:
-        return ()
-    rng = np.random.default_rng([seed, Stream.RECIPES])
-    orders = np.stack([np.lexsort([rng.random(len(x)), sizes[known]]) for _ in range(SHUFFLES)])
-    ranked = np.argsort(sizes[known], kind="stable")
-    shuffled = np.abs(x[orders] @ y[ranked])
-    chance = float((1 + (shuffled >= abs(x @ y)).sum()) / (1 + SHUFFLES))
-    share = (x @ y) ** 2 / max((x @ x) * (y @ y), 1e-300)
-    told = f"learning rates differ between runs of one size, by up to a factor of {np.exp(np.ptp(x)):.2g}"
-    if chance > TOLD:
-        return (f"{told}; they explain nothing that can be told of what the law leaves",)
-    advice = "train all runs of a size by one recipe, or leave these out"
-    return (f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}",)
-
-
 def finished(log: RunLog) -> BoolArray:
     """(R,) rows at the end of their run's schedule."""
     return log.D / log.ends >= FINISHED
-
-
-def _listed(parts: list[str]) -> str:
-    more = f" and {len(parts) - LISTED} more" if len(parts) > LISTED else ""
-    return "; ".join(parts[:LISTED]) + more
 
 
 FINISHED = 0.99

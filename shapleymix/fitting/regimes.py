@@ -28,8 +28,6 @@ from shapleymix.fitting.evidence import (
     levels_of,
     own_source,
     own_tokens,
-    question_of_rates,
-    questions_of_fit,
     without,
 )
 from shapleymix.fitting.held_out import (
@@ -43,6 +41,7 @@ from shapleymix.fitting.held_out import (
     surely,
 )
 from shapleymix.fitting.noise import Noise
+from shapleymix.fitting.questions import questions_of_fit, questions_of_recipes
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.status import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, held_out, sample_of_targets
@@ -144,7 +143,7 @@ def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, tuple
     seen = np.where(study.evidence.counted, log.loss, np.nan)
     held_out = None if losses is None else score(targets, seen, losses)
     odd = questions_of_fit(log, np.log(log.loss / fitted), point.used)
-    rates = question_of_rates(log, np.log(seen / (fitted if losses is None else losses)), study.seed)
+    rates = questions_of_recipes(log, np.log(seen / (fitted if losses is None else losses)), study.seed)
     return score(targets, seen, fitted), held_out, (*odd, *rates)
 
 

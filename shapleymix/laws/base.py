@@ -269,7 +269,7 @@ class Law(Record):
         if found is None:
             log_loss = self._log_loss(p, N, D)
             return log_loss, {known.name: self._difference(known, p, N, D) for known in self.fitted()}
-        loss, partials = found.partials(p)
+        loss, partials = found.of_sources(p.shape[-1]).partials(p)
         loss = np.clip(loss, SMALLEST_LOSS, LARGEST_LOSS)
         by_log = {
             name: value / (loss if name not in MATRICES else loss[..., None, :]) for name, value in partials.items()

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import polars as pl
 
 from shapleymix.display import short
 from shapleymix.errors import did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.runs import LOSSES, UNIQUE, Losses, RunLog, concat
+from shapleymix.tables.runs import LATE, LOSSES, UNIQUE, Losses, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, listed, read_sheet
 from shapleymix.tables.words import check_label, format_range, parse_choice
 
 SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
-PREFIXES = (UNIQUE, "tokens_", "p_", "loss_")
+PREFIXES = (UNIQUE, LATE, "tokens_", "p_", "loss_")
 _SINGLE = ("run", "N", "D", "weight", "split", "seed", "schedule", "final", "learning_rate")
 _NAMED_LIKE = (
     "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, schedule or final, "
@@ -34,6 +36,7 @@ _RULES = {
     "D": (1.0, 1e16, "D counts tokens, such as 100B; 0 is an untrained model"),
     "p_": (0.0, np.inf, None),
     "tokens_": (0.0, np.inf, None),
+    LATE: (0.0, 1 + EXACT, None),
     UNIQUE: (1.0, np.inf, "leave the cell empty where the run had more text than it read"),
     "loss_": (*LOSSES, _LOSS_HINT),
     "weight": (0.0, np.inf, None),
@@ -51,7 +54,8 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", o
     token, and optionally `tokens_unique_<source>`, `weight`, `split`, `seed`, and `schedule` (tokens at which the
     learning-rate schedule of the run ends) or `final` (1 where it has ended, 0 before); by default the last row of a
     run is its end; and `learning_rate`, the largest of a run. Rows whose ratios miss a sum of one by at most 5e-3 are
-    renormalised, which a notice says.
+    renormalised, which a notice says. Of a run in phases, `p1_<source>` and `D1`, `p2_<source>` and `D2` and so on
+    stand in place of `p_<source>` and `D`, and are summed.
 
     Parameters
     ----------
@@ -70,8 +74,30 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", o
         also if N and D are no language models': in other units, or swapped.
     """
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    logs = [_parse(read_sheet(table, origin), need_losses=need) for table in listed(tables)]
+    logs = [_parse(_summed(read_sheet(table, origin)), need_losses=need) for table in listed(tables)]
     return concat(logs, losses=losses)
+
+
+def _summed(sheet: Sheet) -> Sheet:
+    """The sheet of runs that were trained in phases, `p1_<source>` on `D1` tokens and so on, with their sums.
+
+    The ratios of the last phase are kept beside them, as `late_<source>`.
+    """
+    phases = sorted(int(name[1:]) for name in sheet.columns if re.fullmatch(r"D[1-9]\d*", name))
+    if not phases:
+        return sheet
+    named = {name: re.fullmatch(r"p([1-9]\d*)_(.+)", name) for name in sheet.columns}
+    labels = list(dict.fromkeys(found[2] for found in named.values() if found))
+    tokens = np.stack([np.nan_to_num(sheet.numbers(f"D{n}", empty=True, sizes=True)) for n in phases])  # (phases, R)
+    each = [[sheet.numbers(f"p{n}_{label}", empty=True) for label in labels] for n in phases]
+    p, D = np.nan_to_num(np.array(each)), tokens.sum(axis=0)  # (phases, M, R)
+    whole, several = np.einsum("nr,nmr->mr", tokens, p) / np.maximum(D, 1.0), (tokens > 0).sum(axis=0) > 1
+    last = p[np.argmax((tokens > 0) * np.arange(1, len(phases) + 1)[:, None], axis=0), :, np.arange(len(D))].T
+    gone = {*(name for name, found in named.items() if found), *(f"D{n}" for n in phases)}
+    kept = {name: cells for name, cells in sheet.columns.items() if name not in gone}
+    made = {"D": D} | {f"p_{label}": whole[place] for place, label in enumerate(labels)}
+    made |= {f"{LATE}{label}": np.where(several, last[place], np.nan) for place, label in enumerate(labels)}
+    return replace(sheet, columns=kept | {name: pl.Series(name, values) for name, values in made.items()})
 
 
 @dataclass(frozen=True)
@@ -82,6 +108,7 @@ class _Roles:
     in_tokens: bool
     losses: Mapping[str, str]
     limited: bool
+    in_phases: bool
     ignored: tuple[str, ...]
 
 
@@ -113,19 +140,19 @@ def _roles_of(sheet: Sheet, need_losses: bool) -> _Roles:
             sheet.fault(f"the label {label!r} of column {column!r} {problem}", None, column)
     if "loss" in others and not found["loss_"]:
         found["loss_"]["loss"] = "loss"
-    ratios, tokens, unique, losses = (found[prefix] for prefix in ("p_", "tokens_", UNIQUE, "loss_"))
+    ratios, tokens, unique, late, losses = (found[prefix] for prefix in ("p_", "tokens_", UNIQUE, LATE, "loss_"))
     sheet.need(["N"] if tokens else ["N", "D"], _NAMED_LIKE)
     if need_losses and not losses:
         sheet.fault("has no loss_<target> column", None, "loss", _NAMED_LIKE)
     if ratios and tokens:
         sheet.fault("has both p_ and tokens_ columns", None, "tokens", "keep one of the two kinds")
     sources = ratios or tokens
-    for label, column in unique.items():
+    for label, column in (*unique.items(), *late.items()):
         if label not in sources:
             message = f"{column!r} is of a source {label!r} that has no ratios"
             sheet.fault(message, None, column, did_you_mean(label, sources))
     ignored = tuple(name for name in others if name not in (*_SINGLE, *losses))
-    return _Roles(sources, bool(tokens), losses, bool(unique), ignored)
+    return _Roles(sources, bool(tokens), losses, bool(unique), bool(late), ignored)
 
 
 def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
@@ -135,7 +162,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
     p = _checked_ratios(sheet, roles, written, D, notices)
     if roles.ignored:
         notices.append(f"ignored the column{'s' * (len(roles.ignored) > 1)} {short(roles.ignored)}")
-    limits = [f"{UNIQUE}{label}" for label in roles.sources]
+    limits, last = ([f"{prefix}{label}" for label in roles.sources] for prefix in (UNIQUE, LATE))
     log = RunLog(
         runs=sheet.texts("run") if "run" in sheet.columns else ("",) * sheet.rows,
         N=_column(sheet, "N", "N"),
@@ -148,6 +175,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
         split=_words(sheet, "split", SPLITS),
         seed=sheet.texts("seed", empty=True) if "seed" in sheet.columns else None,
         unique=_matrix(sheet, limits, UNIQUE) if roles.limited else None,
+        late=_matrix(sheet, last, LATE) if roles.in_phases else None,
         schedule=_column(sheet, "schedule", "schedule", empty=True) if "schedule" in sheet.columns else None,
         learning_rate=_column(sheet, rate, rate, empty=True) if (rate := "learning_rate") in sheet.columns else None,
         origin=sheet.origin,

@@ -27,10 +27,10 @@ Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])
 BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 20.0)
 """Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point; an
 untrained model with 485 million words has a loss of 20 nats a token."""
-UNIQUE = "tokens_unique_"
-"""Beginning of the columns with the unique tokens of a source."""
+UNIQUE, LATE = "tokens_unique_", "late_"
+"""Beginnings of the columns with the unique tokens of a source, and with its ratio in the last phase of a run."""
 _OPTIONAL = ("weight", "split", "seed", "schedule", "learning_rate")
-_COLUMNS = ("runs", "N", "D", "p", "loss", "lines", "unique", *_OPTIONAL)
+_COLUMNS = ("runs", "N", "D", "p", "loss", "lines", "unique", "late", *_OPTIONAL)
 
 
 Losses = Literal["required", "optional"]
@@ -68,6 +68,8 @@ class RunLog(Tabular, Shown):
     unique : array (R, M), optional
         Unique tokens of each source that the run could draw on, NaN where it had no limit; None where the log does not
         say.
+    late : array (R, M), optional
+        Ratios of the last phase of a run that was trained in phases, NaN of others; None where none was.
     schedule : array (R,), optional
         Tokens at which the run's learning-rate schedule ends, NaN where it does not; None where the last row of a run
         is its end.
@@ -96,6 +98,7 @@ class RunLog(Tabular, Shown):
     split: tuple[str, ...] | None = None
     seed: tuple[str, ...] | None = None
     unique: FloatArray | None = None
+    late: FloatArray | None = None
     schedule: FloatArray | None = None
     learning_rate: FloatArray | None = None
     origin: str = "<memory>"
@@ -214,8 +217,8 @@ class RunLog(Tabular, Shown):
         column = align(self.sources, to=sources, what="sources", exact=True, origin=self.origin)
         target = align(self.targets, to=wanted, what="targets", origin=self.origin)
         p, loss = self.p[:, column], self.loss[:, target]
-        unique = None if self.unique is None else self.unique[:, column]
-        return replace(self, p=p, loss=loss, unique=unique, sources=tuple(sources), targets=wanted)
+        unique, late = (None if one is None else one[:, column] for one in (self.unique, self.late))
+        return replace(self, p=p, loss=loss, unique=unique, late=late, sources=tuple(sources), targets=wanted)
 
     def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_runs` reads, in its order."""
@@ -223,8 +226,9 @@ class RunLog(Tabular, Shown):
         table: dict[str, Column] = {"run": list(self.runs), "N": self.N, "D": self.D}
         table |= {f"p_{name}": self.p[:, index] for index, name in enumerate(self.sources)}
         table |= {"loss" if bare else f"loss_{name}": self.loss[:, index] for index, name in enumerate(self.targets)}
-        limits = np.empty((0, 0)) if self.unique is None else self.unique.T
-        table |= {f"{UNIQUE}{name}": column for name, column in zip(self.sources, limits, strict=False)}
+        for prefix, values in ((UNIQUE, self.unique), (LATE, self.late)):
+            each = () if values is None else values.T
+            table |= {f"{prefix}{name}": column for name, column in zip(self.sources, each, strict=False)}
         extras = {name: getattr(self, name) for name in _OPTIONAL}
         return table | {name: column for name, column in extras.items() if column is not None}
 
@@ -337,6 +341,7 @@ def _joined(logs: Sequence[RunLog]) -> RunLog:
         split=column("split", lambda log: ("fit",) * len(log)),
         seed=column("seed", lambda log: ("",) * len(log)),
         unique=column("unique", lambda log: np.full(log.p.shape, np.nan)),
+        late=column("late", lambda log: np.full(log.p.shape, np.nan)),
         schedule=column("schedule", lambda log: log.ends),
         learning_rate=column("learning_rate", lambda log: np.full(len(log), np.nan)),
         lines=column("lines", _lines),

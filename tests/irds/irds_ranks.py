@@ -161,7 +161,7 @@ def one_sided(mode: str, engine: str) -> dict[str, Any]:
             tracker.commit(lr=1.0)
             error = max(relative(a, b) for a, b in zip(grads, expected, strict=True))
             phi = relative(torch.as_tensor(tracker.ledger.phi) - before, truth)
-            found[name] = [max(error, phi), tracker.fallback]
+            found[name] = [max(error, phi), tracker.engine.fallback]
     return found
 
 

@@ -174,7 +174,7 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float, list[str
                     assert any(taken) == (engine == "sketch")
                 expected = 2 * LR * truth_of(reference, parts, sides)
                 error = max(error, relative(torch.as_tensor(tracker.ledger.phi) - before, expected))
-                engines.append(tracker.fallback)
+                engines.append(tracker.engine.fallback)
         steps.step()
     return state(model), error, engines
 

@@ -165,7 +165,10 @@ def test_a_column_that_cannot_be_calibrated_is_named(tmp_path: Path) -> None:
     loop.tracker.losses.start = dict.fromkeys(LANGUAGES, 3.0)
     loop.tracker.losses.latest = dict(zip(LANGUAGES, (2.0, 3.5, 2.0, 2.0), strict=True))
     loop.tracker.ledger.total = np.abs(loop.tracker.ledger.total) * [1, 1, -1, 1]
-    with pytest.raises(TrackerError, match=r"(?s)'de'.*3.5000.*'fr'.*hint"):
+    with pytest.raises(TrackerError, match=r"(?s)'de' 0.5000\n.*hint"):
+        loop.tracker.save(tmp_path / "sv.csv")
+    loop.tracker.losses.latest["de"] = 2.5
+    with pytest.raises(TrackerError, match=r"(?s) fr: .*hint"):
         loop.tracker.save(tmp_path / "sv.csv")
     loop.tracker.save(tmp_path / "sv_raw.csv", "raw")
 

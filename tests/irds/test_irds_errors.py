@@ -36,7 +36,7 @@ X, Y, LANG = batch(ONES)
     [
         ({"lang": ["en", "dee", "fr", "zh"]}, LanguageError, "step 7, rank 0: .*'dee'\n  hint: .*'de'"),
         ({"lang": LANG + 1}, LanguageError, "step 7, rank 0: .* 4 "),
-        ({"lang": LANG[:3]}, TrackerError, "step 7, rank 0: .*lang.* 3 "),
+        ({"lang": LANG[:3]}, TrackerError, r"step 7, rank 0: lang .*\(3,\)"),
         ({"lang": LANG[:, None]}, TrackerError, r"step 7, rank 0: lang .*\(4, 1\)"),
         ({"lang": LANG + 0.9}, TrackerError, "step 7, rank 0: lang .*float"),
         ({"y": torch.full_like(Y, -100)}, TrackerError, "step 7, rank 0: .*label"),
@@ -190,7 +190,7 @@ def test_there_is_no_matrix_of_what_was_never_seen_or_measured() -> None:
         tracker.matrix("raw")
     step(tracker, loss_fn, 1)
     assert tracker.matrix("raw").sv is not None
-    with pytest.raises(TrackerError, match="en, de, fr, zh"):
+    with pytest.raises(TrackerError, match=r"'en' .*'de' .*'fr' .*'zh' "):
         tracker.matrix()
     with pytest.raises(TrackerError, match="kind is 'normal'"):
         tracker.matrix("normal")  # type: ignore[arg-type]

@@ -119,7 +119,7 @@ def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(
             assert (parameter.grad is None) == (grad is None)
             assert grad is None or (torch.equal if watches else close)(parameter.grad, grad)
         tracker.commit(lr=RATE)
-        assert tracker.fallback is None
+        assert tracker.engine.fallback is None
         sides = tracker.engine.sides
         assert any(side.columns and side.rows for side in sides.values()) == (engine == "sketch")
         assert relative(tracker.ledger.phi, RATE * products(model, g, h, sides)) < 1e-5

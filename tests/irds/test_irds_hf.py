@@ -64,8 +64,8 @@ def test_a_language_goes_where_its_tokens_go(inner: Any, rows: list[dict[str, An
     ("rows", "message"),
     [
         (some(other=None), "example 1 of a batch has no language in 'lang'"),
-        (some("fra"), "unknown language 'fra' in 'lang'"),
-        (some(3), "unknown language 3 in 'lang'"),
+        (some("fra"), "'lang': unknown language 'fra'"),
+        (some(3), "'lang': unknown language 3"),
         (some(["fr"] * 4), "has 4 labels of languages for 3 tokens"),
         (some([]), "has 0 labels of languages for 3 tokens"),
     ],

@@ -54,7 +54,7 @@ def test_a_compiled_model_in_one_graph() -> None:
     torch._dynamo.reset()
     model = make_model(layers=1).double()
     compiled = torch.compile(model, fullgraph=True, backend="inductor")
-    assert assert_exact(compiled, loss_of(compiled)).fallback is None
+    assert assert_exact(compiled, loss_of(compiled)).engine.fallback is None
 
 
 class Tied(Decoder):
@@ -104,7 +104,7 @@ def test_tied_and_uncovered_parameters_are_exact(kind: Any, passed: str | None) 
     model = kind().double()
     tracker = assert_exact(model, loss_of(model))
     words = passed and f"a pass a language for {passed}"
-    assert tracker.fallback == words
+    assert tracker.engine.fallback == words
     assert tracker.provenance().get("fallback") == words
 
 
@@ -124,7 +124,7 @@ def test_learned_shifts_and_frozen_parameters() -> None:
     torch.manual_seed(0)
     model = Shifted().double()
     model.blocks[0].requires_grad_(False)
-    assert assert_exact(model, loss_of(model)).fallback is None
+    assert assert_exact(model, loss_of(model)).engine.fallback is None
 
 
 class Streams(Decoder):
@@ -187,12 +187,12 @@ def test_calls_that_are_not_covered_take_passes(late: bool, free: bool) -> None:
         assert gradient_error == 0
         assert free or error < 1e-10
         passes = isinstance(model, Streams)
-        assert (tracker.fallback is None) == (late or not passes)
+        assert (tracker.engine.fallback is None) == (late or not passes)
         setattr(model, switch, True)
         gradient_error, error = compared(model, tracker, 1)
         assert gradient_error == 0
         assert free or error < 1e-10
-        assert ("a pass a language for" in str(tracker.fallback)) == passes
+        assert ("a pass a language for" in str(tracker.engine.fallback)) == passes
 
 
 @pytest.mark.parametrize("engine", ["auto", "sketch", "exact"])

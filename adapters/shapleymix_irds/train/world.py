@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -20,20 +19,11 @@ from torch.distributed.rendezvous import rendezvous
 from shapleymix.errors import UsageError
 from shapleymix_irds.train.model import Decoder
 from shapleymix_irds.train.settings import Settings
+from shapleymix_irds.world import World as Ranks
 
 
-@dataclass(frozen=True)
-class World:
-    """The ranks, this one's number, and its device."""
-
-    size: int
-    rank: int
-    device: torch.device
-
-    @property
-    def main(self) -> bool:
-        """Whether this rank writes files and speaks."""
-        return self.rank == 0
+class World(Ranks):
+    """All ranks, this one's number, and its device."""
 
     def wait(self) -> None:
         """Until all ranks are here."""
@@ -42,10 +32,7 @@ class World:
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum over ranks, on the CPU in float64; every rank must call."""
-        total = values.to(self.device, torch.float64)
-        if self.size > 1:
-            dist.all_reduce(total)
-        return total.cpu()
+        return super().sum(values.to(self.device, torch.float64)).cpu()
 
     def told(self, value: Any) -> Any:
         """What rank 0 gives, on every rank; every rank must call."""
@@ -70,13 +57,11 @@ def join(device: str) -> World:
     here = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(here)
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return World(1, 0, here)
-    if not dist.is_initialized():
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         store, rank, size = next(iter(rendezvous("env://")))
         store = PrefixStore(agreed_round(store, rank, size), store)
         dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=store, rank=rank, world_size=size)
-    return World(dist.get_world_size(), dist.get_rank(), here)
+    return World.of(None, here)
 
 
 def agreed_round(store: Store, rank: int, size: int) -> str:
@@ -147,10 +132,3 @@ def sync_gradients(model: nn.Module, last: bool) -> None:
         model.require_backward_grad_sync = last
     elif isinstance(model, FSDPModule):
         model.set_requires_gradient_sync(last)
-
-
-def put_back(model: nn.Module) -> None:
-    """Put sharded parameters back, since after a pass without gradients FSDP2 may leave whole ones in their places."""
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()

@@ -14,7 +14,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from irds_models import LANGUAGES, relative  # noqa: E402
 from shapleymix_irds.hf import IRDSArguments, IRDSTrainer  # noqa: E402
-from test_irds_families import FAMILIES, OPTIONS, RATE, TRAIN, VAL, made, naive  # noqa: E402
+from test_irds_families import FAMILIES, OPTIONS, RATE, TRAIN, VAL, made, naive, products  # noqa: E402
 
 pytestmark = pytest.mark.ecosystem
 
@@ -38,9 +38,10 @@ def trained(model: Any, folder: Path, tracked: bool) -> Any:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_is_measured_in_the_trainer(name: str, tmp_path: Path) -> None:
-    truth = naive(made(name))
+    g, h = naive(model := made(name))
     trainer, plain = trained(made(name), tmp_path, True), trained(made(name), tmp_path, False)
-    assert trainer.tracker.fallback is None
+    assert trainer.tracker.engine.fallback is None
+    truth = products(model, g, h, trainer.tracker.engine.sides)
     assert relative(trainer.tracker.ledger.phi, RATE * truth) < 1e-5
     for one, other in zip(trainer.model.parameters(), plain.model.parameters(), strict=True):
         assert torch.equal(one, other)

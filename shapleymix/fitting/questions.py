@@ -1,0 +1,100 @@
+"""What a fit asks of its log: single losses that lie far from the law, recipes and orders that explain what it leaves.
+
+Each question is a sentence that names the place, what was found, and what to do; nothing is left out for it. Whether
+something explains the held-out residuals is told by shuffling it among the runs of one size.
+
+Legend: R rows, K targets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shapleymix.fitting.evidence import SAME, levels_of, own_source
+from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.streams import Stream
+from shapleymix.tables.runs import RunLog
+
+ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
+LISTED = 3
+
+
+def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
+    """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest first.
+
+    `residual` (R, K) are logs of measured over fitted losses.
+    """
+    shown = np.where(used & np.isfinite(residual), residual, np.nan)
+    size = np.abs(shown - np.nanmedian(shown, axis=0))
+    scale = 1.4826 * np.nanmedian(size, axis=0)
+    rows, targets = np.nonzero(np.nan_to_num(size) > np.maximum(ROBUST_SCALES * scale, SMALLEST_FAULT))
+    if not len(rows):
+        return ()
+    order = np.argsort(-size[rows, targets], kind="stable")
+    named = [
+        f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g}, fitted "
+        f"{log.loss[row, target] / np.exp(residual[row, target]):.4g}"
+        for row, target in zip(rows[order].tolist(), targets[order].tolist(), strict=True)
+    ]
+    return (
+        f"{len(rows)} of {int(np.isfinite(shown).sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} times "
+        f"the usual residual: {_listed(named)}. Check these rows",
+    )
+
+
+def _listed(parts: list[str]) -> str:
+    more = f" and {len(parts) - LISTED} more" if len(parts) > LISTED else ""
+    return "; ".join(parts[:LISTED]) + more
+
+
+SHUFFLES, TOLD = 999, 0.01
+"""Shuffles among the runs of one size, and the probability from which on they tell something."""
+
+
+def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[str, ...]:
+    """Whether learning rates that differ between runs of one size, or what runs read last, explain what the law leaves.
+
+    `residual` (R, K) are logs of measured over held-out losses, NaN where they do not count. A law takes what a recipe
+    does for the effect of the mixture, so runs of one size should have one; and it knows sums of tokens, no order.
+    """
+    sizes, found = levels_of(np.log(log.N)), []
+    nothing = "nothing that can be told of what the law leaves"
+    if log.learning_rate is not None:
+        rates = np.repeat(np.log(log.learning_rate)[:, None], residual.shape[1], axis=1)
+        share, chance, spread = explained(rates, residual, sizes, seed)
+        told = f"learning rates differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
+        if chance <= TOLD and spread > SAME:
+            advice = "train all runs of a size by one recipe, or leave these out"
+            found.append(f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}")
+        elif spread > SAME:
+            found.append(f"{told}; they explain {nothing}")
+    if log.late is not None:
+        own = own_source(log.sources, log.targets)
+        late = np.where(own >= 0, (log.late - log.p)[:, np.maximum(own, 0)], np.nan)
+        share, chance, spread = explained(late, residual, sizes, seed)
+        told = "runs read their languages in phases: the fit takes the sum"
+        if chance <= TOLD and spread > SAME:
+            advice = "what is read last counts for more or less than the law knows"
+            found.append(f"{told}, but the order explains {share:.0%} of what it leaves (p = {chance:.2g}): {advice}")
+        elif spread > SAME:
+            found.append(f"{told}, and the order explains {nothing}")
+    return tuple(found)
+
+
+def explained(cause: FloatArray, residual: FloatArray, sizes: IntArray, seed: int) -> tuple[float, float, float]:
+    """The share of the residuals (R, K) that a cause (R, K) explains within runs of one size, how likely that is by
+    chance, and how far the cause spreads there; NaN in either leaves a loss out."""
+    known = np.isfinite(cause) & np.isfinite(residual)
+    x, y = (_within(np.where(known, one, 0.0), known, sizes) for one in (cause, residual))
+    product, ranked = float((x * y).sum()), np.argsort(sizes, kind="stable")
+    rng = np.random.default_rng([seed, Stream.RECIPES])
+    orders = [np.lexsort([rng.random(len(x)), sizes]) for _ in range(SHUFFLES)]
+    by_chance = np.array([abs(float((x[order] * y[ranked]).sum())) for order in orders])
+    chance = float((1 + (by_chance >= abs(product)).sum()) / (1 + SHUFFLES))
+    return product**2 / max(float((x**2).sum() * (y**2).sum()), 1e-300), chance, float(np.ptp(x)) if x.size else 0.0
+
+
+def _within(values: FloatArray, known: BoolArray, sizes: IntArray) -> FloatArray:
+    """What is left of known values (R, K) without the mean of their size; 0 where not known."""
+    same = (sizes[:, None] == sizes).astype(np.float64)
+    return np.where(known, values - (same @ values) / np.maximum(same @ known, 1.0), 0.0)
