@@ -7,13 +7,13 @@ from shapleymix.errors import ShapleyMixWarning as ShapleyMixWarning
 from shapleymix.errors import SolveError as SolveError
 from shapleymix.errors import StoreError as StoreError
 from shapleymix.errors import UsageError as UsageError
+from shapleymix.fitting.borrowed_sources import like as like
 from shapleymix.fitting.comparison import Comparison as Comparison
 from shapleymix.fitting.comparison import compare as compare
 from shapleymix.fitting.fit import Evaluation as Evaluation
 from shapleymix.fitting.fit import Fit as Fit
 from shapleymix.fitting.fit import evaluate as evaluate
 from shapleymix.fitting.fit import fit as fit
-from shapleymix.fitting.likeness import like as like
 from shapleymix.fitting.prediction import Prediction as Prediction
 from shapleymix.fitting.surface import Gain as Gain
 from shapleymix.fitting.surface import Surface as Surface
@@ -26,10 +26,10 @@ from shapleymix.laws.base import Law as Law
 from shapleymix.laws.base import fitted as fitted
 from shapleymix.laws.base import given as given
 from shapleymix.laws.pieces import Pieces as Pieces
+from shapleymix.mixing.answers import Candidates as Candidates
+from shapleymix.mixing.answers import Mixture as Mixture
 from shapleymix.mixing.bounds import Group as Group
 from shapleymix.mixing.frontier import Frontier as Frontier
-from shapleymix.mixing.mixture import Candidates as Candidates
-from shapleymix.mixing.mixture import Mixture as Mixture
 from shapleymix.mixing.optimize import compare_mixtures as compare_mixtures
 from shapleymix.mixing.optimize import frontier as frontier
 from shapleymix.mixing.optimize import optimize as optimize

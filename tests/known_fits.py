@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 
 from shapleymix.fitting.surface import as_surface
 from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.answers import Mixture
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.mixture import Mixture
 from shapleymix.mixing.optimize import optimize
 from shapleymix.mixing.polytope import Ball, Polytope, Supply
 

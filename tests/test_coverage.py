@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from simulated import FAST, log_of
 
 from shapleymix.errors import DataError, OutsideError, StoreError, UsageError
+from shapleymix.fitting.coverage import BUDGET_SLACK, RATIO_SLACK, Coverage, Place, coverage_of
 from shapleymix.fitting.evidence import gather
 from shapleymix.fitting.fit import Fit, fit
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.status import BUDGET_SLACK, RATIO_SLACK, Coverage, Place, coverage_of
 from shapleymix.game.coalitions import shapley_values
 from shapleymix.tables.run_reading import read_runs
 

@@ -10,19 +10,19 @@ from scipy import optimize
 from simulated import log_of
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.estimation import Problem
+from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import bootstrap_shares, gather
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.unknowns import Packing
+from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import LAWS
 
 
-def problem_of(name: str, settings: Settings | None = None, **options) -> Problem:
+def problem_of(name: str, settings: Settings | None = None, **options) -> Estimation:
     _, given, log = log_of(name, **options)
-    return Problem.of(LAWS[name], gather(log, Settings()), given, settings or Settings())
+    return Estimation.of(LAWS[name], gather(log, Settings()), given, settings or Settings())
 
 
-def ones(problem: Problem, count: int = 1) -> np.ndarray:
+def ones(problem: Estimation, count: int = 1) -> np.ndarray:
     return np.ones((count, len(problem.evidence.log)))
 
 
@@ -75,7 +75,7 @@ def test_weights_count_as_repeats():
     twice = log.select(np.concatenate([np.arange(30), np.arange(10)]))
 
     def law_of(log_):
-        problem = Problem.of(LAWS["shapley"], gather(log_, Settings()), given, Settings())
+        problem = Estimation.of(LAWS["shapley"], gather(log_, Settings()), given, Settings())
         return problem.estimate(ones(problem)).law
 
     weighted = law_of(replace(log, weight=weight))
@@ -126,7 +126,7 @@ def test_a_law_that_no_row_defines_is_refused():
     p /= p.sum(axis=1, keepdims=True)
     evidence = gather(replace(log, p=p, loss=np.full(log.loss.shape, 2.0)), Settings())
     with pytest.raises(FitError, match=r"law 'family' is undefined .* for 'zh'"):
-        Problem.of(LAWS["family"], evidence, given, Settings())
+        Estimation.of(LAWS["family"], evidence, given, Settings())
 
 
 @pytest.mark.parametrize("name", LAWS)

@@ -10,9 +10,9 @@ from simulated import inputs, log_of, mixtures, simulate, true_law, with_loss
 
 import shapleymix as sm
 from shapleymix.errors import DataError
+from shapleymix.fitting.coverage import Coverage, coverage_of, untrained_losses
 from shapleymix.fitting.evidence import gather, own_source, own_tokens
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.status import Coverage, coverage_of, untrained_losses
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog
 

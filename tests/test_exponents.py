@@ -10,7 +10,7 @@ from scipy.stats import norm
 from simulated import log_of, mixtures
 
 from shapleymix.fitting.fit import fit
-from shapleymix.fitting.unknowns import Levels, completed, drawn_exponents
+from shapleymix.fitting.symbols import Levels, completed, drawn_exponents
 from shapleymix.laws import LAWS
 from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
 from shapleymix.laws.learned_base import LearnedBase

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shapleymix as sm
-from shapleymix.fitting.unknowns import Levels, drawn_exponents
+from shapleymix.fitting.symbols import Levels, drawn_exponents
 from shapleymix.laws import LAWS
 from shapleymix.laws.base import Law
 from shapleymix.laws.learned_base import GROWTH, LearnedBase

@@ -9,10 +9,10 @@ import pytest
 from scipy.optimize import nnls
 from simulated import log_of, with_loss
 
-from shapleymix.fitting.estimation import Problem
+from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import gather
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.unknowns import _nonnegative, starting_points
+from shapleymix.fitting.symbols import _nonnegative, starting_points
 from shapleymix.laws import LAWS, Observations
 from shapleymix.laws.classical import mixture_slopes
 from shapleymix.records import FloatArray
@@ -29,9 +29,9 @@ def test_nonnegative_least_squares_of_every_problem(columns):
     np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
-def problem_of(name: str, **options) -> tuple[Problem, object]:
+def problem_of(name: str, **options) -> tuple[Estimation, object]:
     law, given, log = log_of(name, **options)
-    return Problem.of(LAWS[name], gather(log, Settings()), given, Settings()), law
+    return Estimation.of(LAWS[name], gather(log, Settings()), given, Settings()), law
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -58,7 +58,7 @@ def test_linear_symbols_are_exact_where_the_grid_holds_the_exponents():
     exact = law.replaced(A=law.A / 4, B=law.B / 4, alpha=np.full(4, 0.25), beta=np.full(4, 0.25), gamma=np.full(4, 0.2))
     log = problem.evidence.log
     log = with_loss(log, exact(log.p, log.N, log.D))
-    problem = Problem.of(LAWS["shapley"], gather(log, Settings()), problem.inputs, Settings())
+    problem = Estimation.of(LAWS["shapley"], gather(log, Settings()), problem.inputs, Settings())
     estimate = starting_points(problem.packing, problem.observed, problem.inputs, problem.givens, 1)[0]
     found = problem.packing.unpack(estimate, {"nsv": problem.givens["nsv"].T[..., None]})
     plain = found.rescaled(*problem.evidence.units(LAWS["shapley"]))

@@ -11,7 +11,7 @@ from simulated import FAST, inputs, mixtures, simulate, true_law, with_loss
 
 import shapleymix as sm
 from shapleymix.fitting.fit import Fit
-from shapleymix.fitting.unknowns import Packing, filled
+from shapleymix.fitting.symbols import Packing, filled
 from shapleymix.laws import LAWS
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog

@@ -19,7 +19,7 @@ import numpy as np
 from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, UsageError, caution, did_you_mean, printable
 from shapleymix.files import Origin, atomic_write, plain, write_json
-from shapleymix.mixing.mixture import Mixture
+from shapleymix.mixing.answers import Mixture
 from shapleymix.tables.mixtures import parse_mixture
 from shapleymix.tables.words import Read, amounts, format_size, parse_budget, parse_size
 from shapleymix_io.blends import SPLITS, Asked, Blend, Corpora, Draws, Paths, Stream, blend_of, read_corpora

@@ -14,7 +14,7 @@ from shapleymix_cli.fits import Sizes, budget_of, fit_argument, law_file, like, 
 from shapleymix_cli.making import command, option, output
 
 if TYPE_CHECKING:
-    from shapleymix.mixing.mixture import MixtureGrid
+    from shapleymix.mixing.answers import MixtureGrid
 
 ROUNDING = 1e-12
 """A gap below this, relative to the objective, is rounding."""
@@ -48,7 +48,7 @@ def optimize(
     The proof is a lower bound: no mixture within the bounds is better by more than its gap. Intervals come from the
     fit's bootstrap replicates and the scatter of single runs.
     """
-    from shapleymix.mixing.mixture import MixtureGrid
+    from shapleymix.mixing.answers import MixtureGrid
 
     if flops is not None:
         if N or D:

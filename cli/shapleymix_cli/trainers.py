@@ -160,7 +160,7 @@ def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any
 
 def _saved(out: Output, path: str, point: int | None) -> Any:
     """The mixture that a command wrote, one of several by its number, or ratios by language."""
-    from shapleymix.mixing.mixture import MixtureGrid
+    from shapleymix.mixing.answers import MixtureGrid
 
     known = {} if path == "-" else read_json(path)[0]
     kind = known.get("kind", "export") if isinstance(known, dict) else None

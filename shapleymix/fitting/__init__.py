@@ -2,21 +2,21 @@
 
 Modules, in reading order:
 
-  settings        how to fit and compare: every default, once
-  evidence        what a fit gets to see, what was left out, and what should be questioned
-  least_squares   robust nonlinear least squares for many small problems at once; knows no law
-  unknowns        a law's symbols as the vectors that the search works on: layout, starts, beliefs, what no run tells
-  repetition      what repeated tokens are worth: told by the log where it repeats any, else published
-  estimation      fit one law to weighted evidence in one batch
-  status          whether there are runs enough for a law, where its fit has data, and how it ended for each target
-  study           what fitting and comparing both run on, and what cross-validation chose that a law believes
-  held_out        held-out predictions of laws, black boxes and fixed predictors, and how well they match losses
-  noise           how runs scatter about a law: one model of log losses
-  surface         all that is known of losses at one budget: values, joint samples, convex pieces
-  prediction      predicted losses or scores with intervals and warnings, and how points are spelt
-  regimes         one law fitted to one study, and to each of its regimes
-  comparison      every law on the same held-out runs, and which of them `auto` takes
-  learning_curve  how far more runs would bring the held-out error
-  fit             from logs to a fitted law, and what it answers
-  likeness        sources without runs, each taken to be like one that runs hold
+  settings          how to fit and compare: every default, once
+  evidence          what a fit gets to see, and what was left out
+  least_squares     robust nonlinear least squares for many small problems at once; knows no law
+  symbols           a law's symbols as the vectors that the search works on: layout, starts, beliefs, what no run tells
+  repetition        what repeated tokens are worth: told by the log where it repeats any, else published
+  estimation        fit one law to weighted evidence in one batch
+  coverage          whether there are runs enough for a law, where its fit has data, and how it ended for each target
+  study             what fitting and comparing both run on, and what cross-validation chose that a law believes
+  held_out          held-out predictions of laws, black boxes and fixed predictors, and how well they match losses
+  noise             how runs scatter about a law: one model of log losses
+  surface           all that is known of losses at one budget: values, joint samples, convex pieces
+  prediction        predicted losses or scores with intervals and warnings, and how points are spelt
+  questions         what a fit asks of its log: losses far from the law, recipes and orders that explain residuals
+  regimes           one law fitted to one study, and to each of its regimes
+  comparison        every law on the same held-out runs, and which of them `auto` takes
+  fit               from logs to a fitted law, and what it answers
+  borrowed_sources  sources without runs, each taken to be like one that runs hold
 """

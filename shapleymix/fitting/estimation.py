@@ -19,7 +19,7 @@ from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harms
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.repetition import drawn_centers, worn
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.unknowns import (
+from shapleymix.fitting.symbols import (
     NOISE,
     Believed,
     Levels,
@@ -74,7 +74,7 @@ class _Stop:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Estimation:
     """One law on one body of evidence, ready to be estimated under any weighting of the rows.
 
     `repeated` (V, 1 + M), or (1, 1 + M) for all weightings, are log h and each source's log R*, from which estimating
@@ -95,7 +95,7 @@ class Problem:
     @classmethod
     def of(
         cls, law: type[Law], evidence: Evidence, inputs: Inputs, settings: Settings, rows: BoolArray | None = None
-    ) -> Problem:
+    ) -> Estimation:
         """Put a law to the evidence; rows where the law is undefined get no weight.
 
         Only the budgets of `rows`, those that will be fitted, say which symbols can be told.
@@ -172,7 +172,7 @@ class Problem:
         x = self._search(shares, start, _Stop(REPLICATE_ITERATIONS, enough)).x.reshape(start[:, 0].shape)
         return filled(self.packing, x, self._seen(shares))
 
-    def only(self, targets: IntArray) -> Problem:
+    def only(self, targets: IntArray) -> Estimation:
         """The same for some targets alone."""
         seen, inputs = self.observed, self.inputs
         return replace(

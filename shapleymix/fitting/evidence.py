@@ -264,7 +264,7 @@ def _by_schedule(share: FloatArray, settings: Settings) -> tuple[FloatArray, Boo
         return every, ~early, ()
     if settings.checkpoints == ALL:
         return every, every > 0, (f"{counted} losses along a run, not for final ones, and all rows count alike",)
-    how = f"each counts by the power {LATE:g} of its share of the run's schedule"
+    how = f"each counts by its share of the run's tokens, to the power {LATE:g}"
     told = f"{counted} final losses, and {how} (checkpoints all answers for losses along a run)"
     return np.minimum(share, 1.0) ** LATE, ~early, (told,)
 

@@ -14,6 +14,7 @@ from shapleymix.display import Columns, Tabular, short
 from shapleymix.errors import caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison, selected
+from shapleymix.fitting.coverage import Coverage, Place, TargetStatus
 from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by, harms, one_log, own_tokens, traceless
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
@@ -21,10 +22,9 @@ from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, name
 from shapleymix.fitting.regimes import Absent, Parted, errors_of, fitted_apart, noise_of, parted
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
-from shapleymix.fitting.status import Coverage, Place, TargetStatus
 from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, holding, moved, with_score
-from shapleymix.fitting.unknowns import assumed
+from shapleymix.fitting.symbols import assumed
 from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.pieces import Pieces

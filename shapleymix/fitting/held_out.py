@@ -12,10 +12,10 @@ from scipy.stats import norm, rankdata, t
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
-from shapleymix.fitting.estimation import Problem
-from shapleymix.fitting.status import require_runs
+from shapleymix.fitting.coverage import require_runs
+from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.study import Study
-from shapleymix.fitting.unknowns import Packing
+from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, asked
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
@@ -200,14 +200,14 @@ class LawCandidate(Candidate):
         require_losses(self.name, predicted, held & told, log)
         return predicted
 
-    def _problems(self, study: Study, masks: BoolArray) -> Iterator[tuple[list[int], Problem]]:
+    def _problems(self, study: Study, masks: BoolArray) -> Iterator[tuple[list[int], Estimation]]:
         """Numbers of the masks whose fits can tell the same symbols (nearly always all), with the problem of these."""
         evidence = study.evidence
         groups: dict[tuple[tuple[str, float], ...], list[int]] = {}
         for number, mask in enumerate(masks):
             groups.setdefault(tuple(evidence.held(self.law, ~mask).items()), []).append(number)
         for alike in groups.values():
-            problem = Problem.of(self.law, evidence, study.inputs, study.settings, ~masks[alike[0]])
+            problem = Estimation.of(self.law, evidence, study.inputs, study.settings, ~masks[alike[0]])
             for mask in masks[alike]:
                 require_runs(problem, evidence, ~mask)
             yield alike, problem

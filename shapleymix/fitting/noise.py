@@ -26,7 +26,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.fitting.status import Coverage
+from shapleymix.fitting.coverage import Coverage
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
 

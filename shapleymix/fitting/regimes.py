@@ -19,7 +19,8 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import FitError
-from shapleymix.fitting.estimation import Problem, Stage
+from shapleymix.fitting.coverage import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
+from shapleymix.fitting.estimation import Estimation, Stage
 from shapleymix.fitting.evidence import (
     TRACE,
     Evidence,
@@ -43,9 +44,8 @@ from shapleymix.fitting.held_out import (
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of_fit, questions_of_recipes
 from shapleymix.fitting.repetition import Repetition
-from shapleymix.fitting.status import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, held_out, sample_of_targets
-from shapleymix.fitting.unknowns import drawn_exponents
+from shapleymix.fitting.symbols import drawn_exponents
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
@@ -81,7 +81,7 @@ def learned(study: Study, law: type[BlackBox]) -> Fitted:
 def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
     """A parametric law with its replicates."""
     log, evidence, settings = study.log, study.evidence, study.settings
-    problem = Problem.of(law, evidence, study.inputs, settings)
+    problem = Estimation.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
     every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
     knobs: Mapping[str, FloatArray] = {}
@@ -332,7 +332,7 @@ def _errors(study: Study) -> FloatArray:
     Of many targets some tell whether there are two regimes, as they tell what all believe.
     """
     masks, _ = study.cross_validation(min(study.settings.folds, study.mixtures))
-    problem = Problem.of(LearnedBase, study.evidence, study.inputs, study.settings)
+    problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)
     some = sample_of_targets(problem, len(masks))
     problem = problem.only(some)
     x = problem.begun((~masks).astype(np.float64))

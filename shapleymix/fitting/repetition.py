@@ -33,7 +33,7 @@ from shapleymix.streams import Stream
 from shapleymix.tables.mixtures import ONCE, epochs_of
 
 if TYPE_CHECKING:
-    from shapleymix.fitting.estimation import Problem
+    from shapleymix.fitting.estimation import Estimation
 
 
 ROUNDS = 12
@@ -57,8 +57,8 @@ def drawn_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
 
 
 def worn(
-    problem: Problem, shares: FloatArray, x: FloatArray, center: FloatArray | None = None, rounds: int = ROUNDS
-) -> tuple[Problem, FloatArray]:
+    problem: Estimation, shares: FloatArray, x: FloatArray, center: FloatArray | None = None, rounds: int = ROUNDS
+) -> tuple[Estimation, FloatArray]:
     """The problem at the shared symbols that each weighting (V, R) tells, and the targets' unknowns (V, K, P) there.
 
     `x` (V, K, P) solve it where it is, and `center` (V, H) is that of what is believed.
@@ -77,7 +77,7 @@ def worn(
     return problem, x
 
 
-def _told(problem: Problem, shares: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _told(problem: Estimation, shares: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Curvature (V, H, H) and slope (V, H) of minus the log likelihood of each weighting, all unknowns following."""
     V, K = x.shape[:2]
     replicate, target, flat = np.repeat(np.arange(V), K), np.tile(np.arange(K), V), x.reshape(V * K, -1)
@@ -92,7 +92,7 @@ def _told(problem: Problem, shares: FloatArray, x: FloatArray) -> tuple[FloatArr
 
 
 def _told_by(
-    problem: Problem, x: FloatArray, target: IntArray, shares: FloatArray, at: FloatArray
+    problem: Estimation, x: FloatArray, target: IntArray, shares: FloatArray, at: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The same (Q, H, H) and (Q, H) of each problem, from the Jacobians of both kinds of symbols."""
     number, objective = np.arange(len(x)), problem.objective(target, shares, at)
@@ -119,7 +119,7 @@ def _told_by(
     return factor[:, None, None] * curvature, factor[:, None] * slope
 
 
-def _independent(problem: Problem, x: FloatArray, share: FloatArray) -> float:
+def _independent(problem: Estimation, x: FloatArray, share: FloatArray) -> float:
     """How many independent targets the residuals of one solution x (K, P) amount to: between 1 and K."""
     seen = problem.observed
     predicted = replace(problem, repeated=problem.repeated[:1]).predicted(x[None])[0]
@@ -248,7 +248,7 @@ class Repetition(Record):
         if not self.told:
             return []
         named = [
-            f"{symbol}{'' if source is None else f' of {source}'} {value:.2g}"
+            f"{'harm' if source is None else 'worth'} {symbol}{'' if source is None else f' of {source}'} {value:.2g}"
             + ("" if np.isnan(low) else f" ({low:.2g} .. {high:.2g})")
             for symbol, source, _, value, low, high in self.parameters(sources, level)
         ]

@@ -20,7 +20,8 @@ import numpy as np
 
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
-from shapleymix.fitting.estimation import Problem, Stage
+from shapleymix.fitting.coverage import untrained_losses
+from shapleymix.fitting.estimation import Estimation, Stage
 from shapleymix.fitting.evidence import (
     Evidence,
     Logs,
@@ -34,8 +35,7 @@ from shapleymix.fitting.evidence import (
 )
 from shapleymix.fitting.repetition import QUIET, worn
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.status import untrained_losses
-from shapleymix.fitting.unknowns import NOISE, Believed
+from shapleymix.fitting.symbols import NOISE, Believed
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.laws.base import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -62,13 +62,13 @@ class Trial:
 class Tuned:
     """A problem with the beliefs that won, and what each fold's fit predicts of it, (R, K); NaN where not held out."""
 
-    problem: Problem
+    problem: Estimation
     start: FloatArray  # (K, P), near the fit to all rows
     losses: FloatArray
     knobs: Mapping[str, FloatArray]  # what won for each target, (K,)
 
 
-def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuned:
+def tuned(problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuned:
     """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
     begun = problem.estimate(share[None])
     start, problem = begun.x[0], replace(problem, repeated=begun.repeated)
@@ -90,7 +90,7 @@ def tuned(problem: Problem, share: FloatArray, masks: BoolArray, progress: Stage
     return Tuned(found, start, np.exp(search.predicted(trials)), knobs)
 
 
-def sample_of_targets(problem: Problem, folds: int) -> IntArray:
+def sample_of_targets(problem: Estimation, folds: int) -> IntArray:
     """Some targets, evenly spread, on which the knobs are walked: all, unless that took too long."""
     targets, unknowns, runs = len(problem.inputs.targets), len(problem.packing.names), len(problem.observed.N)
     operations = min(runs, unknowns) ** 2 * (runs + unknowns) + POWER * runs * unknowns
@@ -98,7 +98,7 @@ def sample_of_targets(problem: Problem, folds: int) -> IntArray:
     return np.unique(np.linspace(0, targets - 1, min(count, targets)).astype(np.int64))
 
 
-def _with_noise(problem: Problem, noise: FloatArray, sample: IntArray) -> Problem:
+def _with_noise(problem: Estimation, noise: FloatArray, sample: IntArray) -> Estimation:
     """The problem with the usual error of the targets of a sample, and of the others their median.
 
     Huber's threshold is that median: at 1.345 times it, the textbook's, RegMix with 51 runs is worse by .03%.
@@ -111,7 +111,7 @@ def _with_noise(problem: Problem, noise: FloatArray, sample: IntArray) -> Proble
 
 @dataclass(frozen=True)
 class _Search:
-    problem: Problem
+    problem: Estimation
     share: FloatArray
     masks: BoolArray
     fold: IntArray  # (R,), -1 where a row is never held out
@@ -220,9 +220,9 @@ MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to ho
 class Memory:
     """Problems whose law has chosen what it believes, with the folds on which it did."""
 
-    found: list[tuple[Problem, FloatArray, BoolArray, Tuned]]
+    found: list[tuple[Estimation, FloatArray, BoolArray, Tuned]]
 
-    def tuned(self, problem: Problem, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuned:
+    def tuned(self, problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuned:
         """What `tuned` gives, from memory where it was asked before."""
         for known, weights, folds, answer in self.found:
             same = known.packing == problem.packing and known.evidence is problem.evidence

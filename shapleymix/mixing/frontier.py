@@ -19,11 +19,11 @@ import numpy as np
 
 from shapleymix.display import Columns
 from shapleymix.errors import SolveError, UsageError
-from shapleymix.mixing.answer import common_fields
+from shapleymix.mixing.answers import Answer
 from shapleymix.mixing.bounds import families_of, labels_between, members_of
 from shapleymix.mixing.goal import MEAN, Weights
-from shapleymix.mixing.mixture import Answer
 from shapleymix.mixing.proof import Certificate, Proof
+from shapleymix.mixing.reporting import common_fields
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 

@@ -16,7 +16,7 @@ from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.fitting.surface import Surface, as_surface
 from shapleymix.laws.pieces import Pieces, product
-from shapleymix.mixing.cone import Cones
+from shapleymix.mixing.constraints import Cones
 from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, column_of, read_languages

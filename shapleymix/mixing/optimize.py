@@ -17,8 +17,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError, caution, did_you_mean
+from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.frontier import POINTS, Frontier
-from shapleymix.mixing.mixture import Candidates, Mixture
 from shapleymix.mixing.problem import FitSpec, Problem, Size, fit_of, problem, solved
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import FloatArray

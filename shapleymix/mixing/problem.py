@@ -22,13 +22,13 @@ from shapleymix.fitting.evidence import TRACE
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.answer import candidates_of, reported, tokens_of
+from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, TokensSpec, polytope_of
-from shapleymix.mixing.cone import Constraint, rows_and_cones
+from shapleymix.mixing.constraints import Constraint, rows_and_cones
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
-from shapleymix.mixing.mixture import Candidates, Mixture
 from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope
+from shapleymix.mixing.reporting import candidates_of, reported, tokens_of
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import LanguagesSpec, languages_of

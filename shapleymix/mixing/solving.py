@@ -14,10 +14,10 @@ from scipy.optimize import LinearConstraint, minimize
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.barrier import minimise
-from shapleymix.mixing.descent import descended
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
 from shapleymix.mixing.proof import Proof, prove, unproved
+from shapleymix.mixing.quadratic_programs import descended
 from shapleymix.records import FloatArray
 from shapleymix.streams import Stream
 

@@ -16,7 +16,7 @@ from scipy.optimize import least_squares, minimize
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting import regimes, unknowns
-from shapleymix.fitting.estimation import Problem
+from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
 from shapleymix.fitting.settings import Settings
@@ -192,7 +192,7 @@ def scipy_loop() -> tuple[float, np.ndarray]:
     """Seconds a problem in SciPy, and by what share our objective is higher: in all, at the median, at worst."""
     log, matrix = simulated(*MANY[:2])
     evidence = gather(one_log(log), Settings())
-    problem = Problem.of(LAWS["shapley"], evidence, inputs_of(evidence.log, matrix), Settings())
+    problem = Estimation.of(LAWS["shapley"], evidence, inputs_of(evidence.log, matrix), Settings())
     shares = bootstrap_shares(evidence.log, 1, 0)
     point = problem.estimate(np.ones((1, len(log))))
     ours = problem.resample(shares, point.x[0], 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import FitError, Location
-from shapleymix.fitting.estimation import Estimate, Problem
+from shapleymix.fitting.estimation import Estimate, Estimation
 from shapleymix.fitting.evidence import Evidence
 from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.laws import Law
@@ -240,7 +240,7 @@ class Place:
         return f"{short(names)}{f' at {points} of {len(off)} points' if len(off) > 1 else ''}"
 
 
-def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
+def require_runs(problem: Estimation, evidence: Evidence, rows: BoolArray) -> None:
     """Refuse a law with more numbers per target than there are runs to tell them.
 
     Raises
@@ -268,7 +268,7 @@ def require_runs(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
             raise FitError(message, hint=hint, location=Location(file=log.origin, column=f"loss_{target}"))
 
 
-def _require_mixtures(problem: Problem, evidence: Evidence, rows: BoolArray) -> None:
+def _require_mixtures(problem: Estimation, evidence: Evidence, rows: BoolArray) -> None:
     """One mixture tells nothing about mixtures."""
     if "mixture" not in problem.packing.law.needs:
         return
@@ -289,7 +289,7 @@ class TargetStatus(Record):
     advice: str
 
 
-def statuses(problem: Problem, estimate: Estimate) -> tuple[TargetStatus, ...]:
+def statuses(problem: Estimation, estimate: Estimate) -> tuple[TargetStatus, ...]:
     """The standing of the first weighting's fit, target by target."""
     names = np.array(problem.packing.names)
     low, high = problem.packing.bounds()

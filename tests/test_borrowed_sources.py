@@ -11,7 +11,7 @@ from simulated import FAST, NAMES, inputs, log_of, mixtures, simulate, true_law
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix.fitting.likeness import WRONG, like
+from shapleymix.fitting.borrowed_sources import WRONG, like
 from shapleymix.laws import LAWS, Law
 from shapleymix.laws.classical import EffectiveData
 from shapleymix.records import FloatArray

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from shapleymix.mixing.cone import Cones
+from shapleymix.mixing.constraints import Cones
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, Tangents
 from shapleymix.records import FloatArray
