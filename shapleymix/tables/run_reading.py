@@ -83,17 +83,18 @@ def _summed(sheet: Sheet) -> Sheet:
 
     The ratios of the last phase are kept beside them, as `late_<source>`.
     """
-    phases = sorted(int(name[1:]) for name in sheet.columns if re.fullmatch(r"D[1-9]\d*", name))
+    known = ((name, re.fullmatch(r"p([1-9])_(.+)", name)) for name in sheet.columns)
+    named = {name: found for name, found in known if found and f"D{found[1]}" in sheet.columns}
+    phases = sorted({int(found[1]) for found in named.values()})
     if not phases:
         return sheet
-    named = {name: re.fullmatch(r"p([1-9]\d*)_(.+)", name) for name in sheet.columns}
-    labels = list(dict.fromkeys(found[2] for found in named.values() if found))
+    labels = list(dict.fromkeys(found[2] for found in named.values()))
     tokens = np.stack([np.nan_to_num(sheet.numbers(f"D{n}", empty=True, sizes=True)) for n in phases])  # (phases, R)
     each = [[sheet.numbers(f"p{n}_{label}", empty=True) for label in labels] for n in phases]
     p, D = np.nan_to_num(np.array(each)), tokens.sum(axis=0)  # (phases, M, R)
     whole, several = np.einsum("nr,nmr->mr", tokens, p) / np.maximum(D, 1.0), (tokens > 0).sum(axis=0) > 1
     last = p[np.argmax((tokens > 0) * np.arange(1, len(phases) + 1)[:, None], axis=0), :, np.arange(len(D))].T
-    gone = {*(name for name, found in named.items() if found), *(f"D{n}" for n in phases)}
+    gone = {*named, *(f"D{n}" for n in phases)}
     kept = {name: cells for name, cells in sheet.columns.items() if name not in gone}
     made = {"D": D} | {f"p_{label}": whole[place] for place, label in enumerate(labels)}
     made |= {f"{LATE}{label}": np.where(several, last[place], np.nan) for place, label in enumerate(labels)}
