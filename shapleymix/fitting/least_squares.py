@@ -191,7 +191,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Solution:
-    """What the search found: unknowns (Q, P), objective (Q,), status (Q,), iterations (Q,), at-bound mask (Q, P)."""
+    """What the search found: unknowns (Q, P), objective (Q,), status (Q,), at-bound mask (Q, P)."""
 
     x: FloatArray
     cost: FloatArray

@@ -15,7 +15,7 @@ from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting import regimes, unknowns
+from shapleymix.fitting import regimes, symbols
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
@@ -128,7 +128,7 @@ def bench_ablation() -> None:
             (learned_base.LearnedBase, "knobs", {name: one[: 9 if name == "u" else 1] for name, one in knobs.items()}),
         ),
         "growth of own data's help": ([smaller(log) for log in several], (learned_base, "GROWTH", 1e-6)),
-        "exponents lent by public runs": ([smallest(log) for log in several], (unknowns.Levels, "untold", nothing)),
+        "exponents lent by public runs": ([smallest(log) for log in several], (symbols.Levels, "untold", nothing)),
         "two regimes": ([drawn(games, 40)], (regimes, "ENOUGH", 10**6)),
     }  # fmt: skip
     table("the default with each part and without", "part", "runs", "with", "without", "CPU s with", "without")
