@@ -21,7 +21,7 @@ CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte and recip
     "shapleymix/game": 411,
     "shapleymix/laws": 1_327,
     "shapleymix/fitting": 3_504,
-    "shapleymix/mixing": 2_395,
+    "shapleymix/mixing": 2_396,
     "shapleymix/planning": 440,
     "adapters/shapleymix_io": 1_409,
     "adapters/shapleymix_irds": 4_524,

@@ -110,6 +110,7 @@ class Group:
 EpochsSpec = Amount | Mapping[str, Amount] | Sequence[str]
 TokensSpec = Amount | Mapping[str, Amount] | Sequence[str]
 GroupSpec = Group | str
+NamesSpec = Sequence[str] | str
 
 
 def groups_of(
@@ -200,7 +201,7 @@ def polytope_of(
     max_epochs: EpochsSpec | None = None,
     min_tokens: TokensSpec | None = None,
     groups: Sequence[GroupSpec] | GroupSpec = (),
-    keep_within: Sequence[str] | str = (),
+    keep_within: NamesSpec = (),
     kept: MixtureSpec = "natural",
     near: MixtureSpec | None = None,
     within: float | str | None = None,

@@ -23,7 +23,7 @@ from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Candidates, Mixture
-from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, TokensSpec, polytope_of
+from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, NamesSpec, TokensSpec, polytope_of
 from shapleymix.mixing.constraints import Constraint, rows_and_cones
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
@@ -232,7 +232,7 @@ def problem(
     max_epochs: EpochsSpec | None = None,
     min_tokens: TokensSpec | None = None,
     groups: Sequence[GroupSpec] | GroupSpec = (),
-    keep_within: Sequence[str] | str = (),
+    keep_within: NamesSpec = (),
     kept: MixtureSpec = "natural",
     near: MixtureSpec | None = None,
     within: float | str | None = None,
@@ -290,11 +290,11 @@ def problem(
     groups : GroupSpec or sequence of GroupSpec
         Bounds on summed ratios, such as `"en+de<=0.3"`, `"cjk: zh+ja>=10%"`, `"Germanic>=60%"` (a family) or
         `"en>=20%"` (all sources whose names begin with `en/`).
-    keep_within : str or sequence of str
+    keep_within : NamesSpec
         Families or parents, such as `"en"` of `en/web` and `en/books`, of which only the summed ratio is chosen: inside
         of each the ratios stay as the mixture `kept` has them.
     kept : MixtureSpec
-        That mixture.
+        The mixture whose ratios `keep_within` keeps.
     near : MixtureSpec, optional
         A mixture to stay close to; needs `within`.
     within : float or str, optional
