@@ -253,6 +253,9 @@ def test_ratios_inside_of_a_parent_are_kept_and_the_parent_alone_moves():
     books = problem(nested, *BUDGET, groups="a/books<=.1", keep_within=["a/books"], kept="uniform").solve()
     assert books.p[1] == pytest.approx(books.p[2])
     assert books.p[1:3].sum() == pytest.approx(0.1)
+    without = problem(nested, *BUDGET, keep_within="a", kept=[0.4, 1e-9, 0.4, 0.2 - 1e-9]).solve()
+    assert without.p[1] == 0
+    assert without.p[0] == pytest.approx(without.p[2])
     with pytest.raises(UsageError):
         problem(nested, *BUDGET, keep_within="a", kept="b=1")
 

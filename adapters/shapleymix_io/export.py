@@ -10,8 +10,9 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pprint import pformat
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -418,8 +419,8 @@ def export(
     """
     if format not in FORMATS:
         raise UsageError(f"there is no format {format!r:.60}", hint=did_you_mean(str(format), FORMATS))
-    if isinstance(mixture, Mixture) and mixture.read.any():
-        mixture = _of_the_rest(mixture)
+    if isinstance(mixture, Mixture):
+        mixture = SimpleNamespace(**mixture.remaining(mixture.p))
     form, p = FORMATS[format], _ratios(getattr(mixture, "mixture", mixture))
     corpora = paths if isinstance(paths, Corpora) else read_corpora({} if paths is None else paths)
     if form.placed and not corpora.rows:
@@ -459,19 +460,6 @@ def _ratios(given: object) -> dict[str, float]:
     if odd := [name for name in names if not name.isprintable() or not name.strip()]:
         raise UsageError(f"{odd[0]!r} is no name of a language", hint="it goes into a file that is run")
     return dict(zip(names, parse_mixture(given, names).tolist(), strict=True))
-
-
-def _of_the_rest(mixture: Mixture) -> Mixture:
-    """What a run that was begun has still to read, with what is left of its tokens and bounds."""
-    read = mixture.read
-    return replace(
-        mixture,
-        p=mixture.rest,
-        D=mixture.D - float(read.sum()),
-        max_epochs=mixture.max_epochs - np.nan_to_num(read / mixture.available),
-        min_tokens=np.maximum(mixture.min_tokens - read, 0.0),
-        read=np.zeros_like(read),
-    )
 
 
 def _of_mixture(mixture: object, p: Mapping[str, float], name: str, usual: float) -> dict[str, float]:

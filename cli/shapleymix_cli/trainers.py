@@ -176,8 +176,7 @@ def _saved(out: Output, path: str, point: int | None) -> Any:
             raise UsageError(f"{path} holds {count} mixtures", hint=f"choose one by --point 1 to {count}")
         if isinstance(found, MixtureGrid):
             return found.entries[point - 1]
-        known = {name: getattr(found, name) for name in ("D", "available", "max_epochs", "min_tokens")}
-        return SimpleNamespace(mixture=found.point(point), **known)
+        return SimpleNamespace(**found.remaining(found.entries[point - 1].p))
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class Answer(Tabular, Record):
     available, max_epochs, min_tokens : array (M,)
         Unique tokens at hand (NaN where not known), how often they may be seen (infinite for no limit), and the fewest
         tokens that were asked for.
+    read : array (M,)
+        Tokens that the run has read already; 0 where it is not begun.
     warnings, notices : tuple of str
         At most three things that change what a reader would do, and what else is to be known.
     asked : dict
@@ -65,7 +67,7 @@ class Answer(Tabular, Record):
     """
 
     axes: ClassVar[Mapping[str, str]] = {
-        "sources": "M", "targets": "K", "available": "M", "max_epochs": "M", "min_tokens": "M",
+        "sources": "M", "targets": "K", "available": "M", "max_epochs": "M", "min_tokens": "M", "read": "M",
     }  # fmt: skip
 
     sources: tuple[str, ...]
@@ -80,10 +82,26 @@ class Answer(Tabular, Record):
     available: FloatArray
     max_epochs: FloatArray
     min_tokens: FloatArray
+    read: FloatArray
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
     asked: dict[str, Json]
     provenance: dict[str, Json]
+
+    def rest_of(self, p: FloatArray) -> FloatArray:
+        """Of a mixture (M,) of the whole run the ratios (M,) of what is still to be read, `D - read.sum()` tokens."""
+        left = np.maximum(p * self.D - self.read, 0.0)
+        return left / left.sum() if self.read.any() else p
+
+    def remaining(self, p: FloatArray) -> dict[str, Any]:
+        """What a trainer has still to read of a mixture (M,): ratios by name, and what is left of D and the bounds."""
+        return {
+            "mixture": dict(zip(self.sources, self.rest_of(p).tolist(), strict=True)),
+            "D": self.D - float(self.read.sum()),
+            "available": self.available,
+            "max_epochs": self.max_epochs - np.nan_to_num(self.read / self.available),
+            "min_tokens": np.maximum(self.min_tokens - self.read, 0.0),
+        }
 
 
 @dataclass(frozen=True)
@@ -227,8 +245,6 @@ class Mixture(Answer):
         The bounds that hold the optimum back, the dearest first.
     epochs : array (M,)
         How often the mixture sees each token; NaN where not known.
-    read : array (M,)
-        Tokens that the run has read already; 0 where it is not begun.
     baselines, what_if : tuple of Rival and tuple of WhatIf
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
     kl, anchor : float and array (M,), optional
@@ -241,7 +257,7 @@ class Mixture(Answer):
     axes: ClassVar[Mapping[str, str]] = {
         **Answer.axes,
         "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K", "losses_high": "K", "weights": "K",
-        "caps": "M", "floors": "M", "epochs": "M", "read": "M", "anchor": "M",
+        "caps": "M", "floors": "M", "epochs": "M", "anchor": "M",
     }  # fmt: skip
 
     p: FloatArray
@@ -259,7 +275,6 @@ class Mixture(Answer):
     floors: FloatArray
     binding: tuple[Price, ...]
     epochs: FloatArray
-    read: FloatArray
     baselines: tuple[Rival, ...]
     replicates: int
     penalty: float = 0.0
@@ -277,8 +292,8 @@ class Mixture(Answer):
 
     def headline(self) -> str:
         """The objective with its proof."""
-        gap = f"{self.gap:.1e} {self.objective_unit} from the best" if np.isfinite(self.gap) else "without a proof"
-        return f"Mixture at {_budget(self)}: {self.told}, at most {gap}"
+        gap = f"at most {self.gap:.1e} {self.objective_unit} from the best"
+        return f"Mixture at {_budget(self)}: {self.told}, {gap if np.isfinite(self.gap) else 'without a proof'}"
 
     def to_document(self) -> dict[str, Json]:
         """The fields, and for those who read the file the verdict and the ratios by name."""
@@ -292,8 +307,7 @@ class Mixture(Answer):
     @property
     def rest(self) -> FloatArray:
         """Ratios (M,) of the tokens that are still to be read, of which there are `D - read.sum()`."""
-        left = np.maximum(self.p * self.D - self.read, 0.0)
-        return left / left.sum()
+        return self.rest_of(self.p)
 
     @property
     def told(self) -> str:

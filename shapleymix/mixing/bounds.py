@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
-from shapleymix.mixing.polytope import FIXED, GIVEN, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
+from shapleymix.fitting.evidence import traceless
+from shapleymix.mixing.polytope import FIXED, GIVEN, KEPT, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
@@ -283,11 +284,12 @@ def polytope_of(
 
 
 def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, whole: FloatArray) -> Polytope:
-    """The bounds with the ratios of members (M,) to each other as a mixture (M,) has them."""
-    inside = np.where(members, whole, 0.0)
+    """The bounds with the ratios of members (M,) to each other as a mixture (M,) has them; its traces are zeros."""
+    inside = np.where(members, traceless(whole), 0.0)
     if not inside.any():
         raise UsageError(f"keep_within: the mixture whose ratios are to be kept has none of {parent}")
-    for place in np.flatnonzero(members)[1:].tolist():
+    bounds = bounds.held_at_zero(members & (inside == 0), KEPT)
+    for place in np.flatnonzero(inside)[1:].tolist():
         weights = np.where(np.arange(len(members)) == place, 1.0, 0.0) - members * inside[place] / inside.sum()
         bounds = bounds.with_row(f"{bounds.sources[place]} within {parent}", weights, 0.0, 0.0)
     return bounds

@@ -22,7 +22,7 @@ LEAST_NONZERO = 2 * TRACE
 """A ratio that no rounding takes for none, as one of `TRACE` would be."""
 ROUNDING = 1e-13
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-FIXED, TOKENS, GIVEN, UNSEEN, REGIME, READ = "fixed", "tokens", "given", "unseen", "regime", "read"
+FIXED, TOKENS, GIVEN, UNSEEN, REGIME, READ, KEPT = "fixed", "tokens", "given", "unseen", "regime", "read", "kept"
 """Where a bound comes from."""
 
 
@@ -84,7 +84,7 @@ class Polytope:
     lower, upper : array (M,)
         Bounds of the ratios.
     floor_origin, cap_origin : tuple of str (M,)
-        Where each comes from: "given", "fixed", "tokens", "unseen", "regime", "read", or "" for none.
+        Where each comes from: "given", "fixed", "tokens", "unseen", "regime", "read", "kept", or "" for none.
     rows : array (G, M)
         Weights of the ratios in each further bound: ones for the sources of a group.
     row_low, row_high : array (G,)

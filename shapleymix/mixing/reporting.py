@@ -210,7 +210,6 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         floors=within.lower,
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
         epochs=epochs_of(p, surface.available, surface.D),
-        read=within.supply.read,
         baselines=_rivals(one, p),
         replicates=0 if optima is None else len(optima),
         penalty=goal.penalty(p),
@@ -332,7 +331,7 @@ def common_fields(one: Problem, told: Sequence[str], notices: Sequence[str]) -> 
         "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
         "weights_origin": one.weights.origin, "objective_kind": one.asked["objective"], "objective_unit": one.unit,
         "measure": surface.measure, "level": one.level, "available": supply.available, "max_epochs": supply.epochs,
-        "min_tokens": supply.least, "warnings": tuple(told[:MOST_WARNINGS]),
+        "min_tokens": supply.least, "read": supply.read, "warnings": tuple(told[:MOST_WARNINGS]),
         "notices": tuple(dict.fromkeys((*told[MOST_WARNINGS:], *notices))),
         "asked": plain_keywords(one.asked), "provenance": provenance_of(one.fit),
     }  # fmt: skip

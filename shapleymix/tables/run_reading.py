@@ -89,9 +89,9 @@ def _summed(sheet: Sheet) -> Sheet:
     if not phases:
         return sheet
     labels = list(dict.fromkeys(found[2] for found in named.values()))
-    tokens = np.stack([np.nan_to_num(sheet.numbers(f"D{n}", empty=True, sizes=True)) for n in phases])  # (phases, R)
+    tokens = np.stack([sheet.numbers(f"D{n}", sizes=True) for n in phases])  # (phases, R)
     each = [[sheet.numbers(f"p{n}_{label}", empty=True) for label in labels] for n in phases]
-    p, D = np.nan_to_num(np.array(each)), tokens.sum(axis=0)  # (phases, M, R)
+    p, D = np.where(tokens[:, None] > 0, each, 0.0), tokens.sum(axis=0)  # (phases, M, R)
     whole, several = np.einsum("nr,nmr->mr", tokens, p) / np.maximum(D, 1.0), (tokens > 0).sum(axis=0) > 1
     last = p[np.argmax((tokens > 0) * np.arange(1, len(phases) + 1)[:, None], axis=0), :, np.arange(len(D))].T
     gone = {*named, *(f"D{n}" for n in phases)}

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from known_fits import second
 
+from shapleymix.fitting.evidence import TRACE
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.bounds import polytope_of
 from shapleymix.mixing.goal import Goal
@@ -60,7 +61,7 @@ def goal_of(seed: int) -> Goal:
         center = center if kind == "l1" else inside
         bounds |= {"near": dict(zip(names, center, strict=True)), "within": away + 1e-3, "distance": kind}
     given = dict(zip(names, inside, strict=True))
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and inside[:3].min() > TRACE:
         bounds |= {"keep_within": "of", "kept": given}
     if rng.random() < 0.2:
         bounds |= {"after": given, "trained": f"{rng.uniform(0.1, 0.9):.3f}B"}
