@@ -37,6 +37,16 @@ def known() -> sm.Fit:
     return fit_of("effective-data", bootstrap=200)
 
 
+def test_a_part_named_alone_is_like_the_sibling_that_most_runs_hold(known):
+    sources = ("en/web", "en/books", "fr", "zh")
+    mixtures = known.coverage.mixtures * np.array([1, 2, 3, 3])
+    parts = replace(known, sources=sources, coverage=replace(known.coverage, mixtures=mixtures))
+    alone, named = (like(parts, spec).law for spec in ("en/new", "en/new=en/books"))
+    np.testing.assert_array_equal(phi_of(alone), phi_of(named))
+    with pytest.raises(UsageError, match="de/new"):
+        like(parts, "de/new")
+
+
 def with_ratio(p: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Mixtures with a last source whose share is taken from French, the third."""
     return np.column_stack([p[:, 0], p[:, 1], p[:, 2] - new, p[:, 3], new])

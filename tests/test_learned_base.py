@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import shapleymix as sm
+from shapleymix.fitting.evidence import harmed_by
 from shapleymix.fitting.fit import Fit
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
@@ -101,3 +102,36 @@ def test_a_symbol_without_any_effect_trades_with_no_other():
     columns = {"N": [1e7] * 60, "D": [1e9] * 60, "p_en": p[:, 0], "p_de": p[:, 1], "loss_code": loss[:, 0]}
     found = sm.fit(sm.read_runs({"run": [f"r{row}" for row in range(60)], **columns}), "learned-base", bootstrap=0)
     assert [one.state for one in found.status] == ["converged"]
+
+
+PARTS = tuple(f"{name}/{part}" for name in ("en", "de", "fr") for part in ("web", "books"))
+
+
+def nested_log(p: FloatArray, alike: bool, rng: np.random.Generator) -> RunLog:
+    """Runs on two parts of each of three languages, which do the same, or of which the second helps little."""
+    foreign = np.repeat(rng.uniform(0, 0.5, (3, 3)), 2, axis=0)
+    u = np.where(np.repeat(np.eye(3), 2, axis=0) > 0, 1.5, foreign)
+    u = u if alike else u * np.tile([1.0, 0.1], 3)[:, None]
+    loss = 2.5 * (1 + p**0.45 @ (u / GAMMA)) ** -GAMMA * np.exp(rng.normal(0, 4e-3, (len(p), 3)))
+    columns = {"run": [f"r{row}" for row in range(len(p))], "N": [1e7] * len(p), "D": [1e9] * len(p)}
+    columns |= {f"p_{name}": p[:, i] for i, name in enumerate(PARTS)}
+    return sm.read_runs(columns | {f"loss_{name}": loss[:, j] for j, name in enumerate(("en", "de", "fr"))})
+
+
+@pytest.mark.parametrize(("alike", "most"), [(True, 0.8), (False, 1.05)])
+def test_parts_of_a_language_are_its_own_data_and_act_alike_until_runs_say_otherwise(alike, most):
+    errors = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        p = rng.dirichlet(np.full(6, 0.6), 100)
+        nested = nested_log(p, alike, rng)
+        apart = replace(nested, sources=tuple(name.replace("/", "-") for name in nested.sources))
+        fits = [sm.fit(log.select(np.arange(10)), "learned-base", bootstrap=0) for log in (nested, apart)]
+        errors.append([error(found, nested.select(np.arange(10, 100))) for found in fits])
+    with_parents, without = np.mean(errors, axis=0)
+    assert with_parents < most * without
+
+
+def test_repeats_of_a_part_harm_its_own_language_alone():
+    own = harmed_by(("en/web", "en/books", "de"), ("en", "de"))
+    np.testing.assert_array_equal(own, [[1, 0], [1, 0], [0, 1]])

@@ -45,6 +45,8 @@ def value(x: FloatArray, y: FloatArray, delta: float, weight: FloatArray | float
     e = np.abs(curve(x) - y)
     rho = np.where(e <= delta, e**2 / 2, delta * (e - delta / 2)) if np.isfinite(delta) else e**2 / 2
     pull = 0.0 if prior is None else 0.5 * prior.precision[0] @ (x - prior.center[0]) ** 2
+    if prior is not None and prior.ties is not None:
+        pull += 0.5 * sum(float(row @ (x - prior.center[0])) ** 2 for row in prior.ties[0])
     return float(np.sum(weight * rho) + pull)
 
 
@@ -64,12 +66,14 @@ def test_agrees_with_scipy_least_squares(delta):
         np.testing.assert_allclose(found.x[q], other.x, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.parametrize("ties", [None, [[3.0, -3.0, 0.0], [0.0, 1.0, 1.0]]])
 @pytest.mark.parametrize("delta", [0.05, np.inf])
-def test_bounds_weights_and_prior_agree_with_scipy_minimize(delta):
+def test_bounds_weights_and_prior_agree_with_scipy_minimize(delta, ties):
     _, y = problems(15, noise=0.05, outliers=0.05, seed=3)
     low, high = np.array([0.0, 0.8, -0.2]), np.array([2.0, 1.5, 0.2])
     weight = np.random.default_rng(4).uniform(0, 2, y.shape)
-    prior = Prior(np.tile([1.0, 1.0, 0.0], (15, 1)), np.tile([0.3, 0.0, 2.0], (15, 1)))
+    tied = None if ties is None else np.tile(ties, (15, 1, 1))
+    prior = Prior(np.tile([1.0, 1.0, 0.0], (15, 1)), np.tile([0.3, 0.0, 2.0], (15, 1)), tied)
     goal = objective(y, Loss(delta), low, high, prior, weight)
     found = minimize(goal, np.tile([1.0, 1.0, 0.0], (15, 1)), iterations=500, tolerance=1e-12)
     assert found.at_bound.any()

@@ -27,7 +27,7 @@ WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a
 WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random
 
 LikeSpec = Mapping[str, str] | Sequence[str] | str
-"""`"cs=pl,sk=pl"`, several such texts, or a mapping."""
+"""`"cs=pl,sk=pl"`, `"en/new"` for a part like the other parts of `en`, several such texts, or a mapping."""
 
 
 def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
@@ -38,7 +38,8 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     fit : Fit
         The fit.
     sources : LikeSpec
-        New source and the one that it is like: `"cs=pl,sk=pl"`, or a mapping.
+        New source and the one that it is like: `"cs=pl,sk=pl"`, or a mapping. A part of a language that is named alone,
+        `"en/new"`, is like the one of its siblings that most runs hold.
     seed : int
         Seed of the replicates' draws.
 
@@ -47,8 +48,11 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     UsageError
         If runs hold the new source, none hold the other, or the law has no coefficients of single sources.
     """
-    pairs = parse_pairs(sources, as_word, "like", "write it like cs=pl: the new source, and the one that it is like")
     fit = Fit.taken(fit)
+    if not isinstance(sources, Mapping):
+        listed = ",".join([sources] if isinstance(sources, str) else sources).split(",")
+        sources = [name if "=" in name else f"{name}={_sibling(fit, name)}" for name in listed]
+    pairs = parse_pairs(sources, as_word, "like", "write it like cs=pl: the new source, and the one that it is like")
     law = type(fit.law)
     if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
         hint = "fit a law that has them, such as 'learned-base'"
@@ -58,6 +62,17 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
         fit = _with(fit, new, known, rng)
     caution(f"little is known of the effect of {new}: {fit.thin[new]}" for new in pairs)
     return fit
+
+
+def _sibling(fit: Fit, new: str) -> str:
+    """Of the parts of the same language, the one that most runs hold."""
+    parent, slash, _ = new.strip().rpartition("/")
+    runs = dict(zip(fit.sources, fit.coverage.mixtures.sum(axis=0).tolist(), strict=True))
+    siblings = [name for name in fit.sources if slash and name != new and name.rpartition("/")[0] == parent]
+    if not siblings:
+        hint = "write it like cs=pl: the new source, and the one that it is like"
+        raise UsageError(f"like: no run holds a sibling of {new!r}", hint=hint)
+    return max(siblings, key=lambda name: runs[name])
 
 
 def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:

@@ -340,9 +340,10 @@ class Estimation:
         coefficient = self._of_role("coefficients")
         pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
         untold = coefficient & np.isinf(self.believed.spread[target])
-        precision = believed.precision * (self.settings.prior / Settings.prior)
-        precision = precision * np.where(self._of_role("exponent"), self._rows_a_run, 1.0)
-        return Prior(believed.center, np.where(untold, pull, precision))
+        scale = self.settings.prior / Settings.prior
+        precision = believed.precision * scale * np.where(self._of_role("exponent"), self._rows_a_run, 1.0)
+        ties = None if believed.ties is None else believed.ties * np.sqrt(scale)
+        return Prior(believed.center, np.where(untold, pull, precision), ties)
 
     def _of_role(self, role: Role) -> BoolArray:
         return np.array([known.role == role for known in self.packing.owners], dtype=bool)

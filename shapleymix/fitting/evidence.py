@@ -21,7 +21,7 @@ from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR, Chinchilla, CoreLaw
 from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
-from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of
+from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of, own_data
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog, concat
 from shapleymix.tables.sheets import Table, listed
@@ -302,11 +302,10 @@ def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
 def harmed_by(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
     """(M, K) 1 where repeats of a source harm a target.
 
-    That is its own source; of a target that is no source every one; and a source that is no target harms all.
+    Those are its own data; every source of a target that has none; and a source that is no target's harms all.
     """
-    own = own_source(sources, targets)
-    nobodys = np.array([name not in targets for name in sources], dtype=bool)[:, None]
-    return ((own < 0) | (np.arange(len(sources))[:, None] == own) | nobodys).astype(np.float64)
+    own = own_data(sources, targets)
+    return (own | ~own.any(axis=0) | ~own.any(axis=1, keepdims=True)).astype(np.float64)
 
 
 def harms(law: Law | type[Law]) -> bool:

@@ -1,9 +1,10 @@
 """Robust nonlinear least squares for many small problems at once; knows no law.
 
 Each problem minimises `sum_r w_r rho(e_r(x)) + 1/2 sum_p prior_p (x_p - center_p)^2` within a box, where `rho` is
-Huber's function or the plain half square. The step is Levenberg-Marquardt with the exact gradient; the curvature is
-that of the residuals in Huber's quadratic zone, plus a damped share of the reweighted curvature of all residuals, so
-that the last steps converge like Newton's even when most residuals lie in the linear zone.
+Huber's function or the plain half square; a prior may pull on sums of unknowns, too. The step is Levenberg-Marquardt
+with the exact gradient; the curvature is that of the residuals in Huber's quadratic zone, plus a damped share of the
+reweighted curvature of all residuals, so that the last steps converge like Newton's even when most residuals lie in the
+linear zone.
 
 Legend: Q problems, R residuals each, P unknowns each.
 """
@@ -183,10 +184,30 @@ class Loss:
 
 @dataclass(frozen=True)
 class Prior:
-    """A quadratic pull of each unknown: `1/2 precision (x - center)^2`, both of shape (Q, P)."""
+    """A quadratic pull: `1/2 sum precision (x - center)^2 + 1/2 |ties (x - center)|^2`, (Q, P) both and (Q, G, P)."""
 
     center: FloatArray
     precision: FloatArray
+    ties: FloatArray | None = None
+
+    def __getitem__(self, number: IntArray) -> Prior:
+        return Prior(self.center[number], self.precision[number], None if self.ties is None else self.ties[number])
+
+    def cost(self, x: FloatArray) -> FloatArray:
+        """The pull's share (Q,) of the objective."""
+        away = x - self.center
+        cost = 0.5 * np.einsum("qp,qp->q", away**2, self.precision)
+        return cost if self.ties is None else cost + 0.5 * np.square(_by(self.ties, away)).sum(axis=1)
+
+    def slope(self, x: FloatArray) -> FloatArray:
+        """Its gradient, (Q, P)."""
+        away = x - self.center
+        slope = self.precision * away
+        return slope if self.ties is None else slope + _by(self.ties.swapaxes(1, 2), _by(self.ties, away))
+
+    def curvature(self, rows: FloatArray) -> Curvature:
+        """Its curvature and that of the residuals, whose Jacobian is `rows` (Q, R, P), each by its root of weight."""
+        return Curvature.of(rows if self.ties is None else np.concatenate([rows, self.ties], axis=1), self.precision)
 
 
 @dataclass(frozen=True)
@@ -249,21 +270,17 @@ class Objective:
         cost = np.einsum("qr,qr->q", self.weight[number], self.loss.value(residual))
         if self.prior is None:
             return cost
-        center, precision = self.prior.center[number], self.prior.precision[number]
-        return cost + 0.5 * np.einsum("qp,qp->q", (x - center) ** 2, precision)
+        return cost + self.prior[number].cost(x)
 
     def expand(self, number: IntArray, x: FloatArray, damping: FloatArray) -> _State:
         """Cost, gradient and curvature at x."""
         residual, jacobian = self.residuals(x, number)
         weight = self.weight[number]
         score = weight * self.loss.score(residual)
-        gradient = (score[:, None, :] @ jacobian)[:, 0, :]
-        own = np.zeros_like(gradient)
-        if self.prior is not None:
-            own = self.prior.precision[number]
-            gradient = gradient + own * (x - self.prior.center[number])
+        prior = Prior(x, np.zeros_like(x)) if self.prior is None else self.prior[number]
+        gradient = (score[:, None, :] @ jacobian)[:, 0, :] + prior.slope(x)
         root = np.sqrt(self._stiffness(residual, weight, damping))
-        curvature = Curvature.of(jacobian * root[..., None], own)
+        curvature = prior.curvature(jacobian * root[..., None])
         cost, quiet = self.cost_of(number, x, residual), np.zeros(len(x), dtype=np.int64)
         return _State(number, x, cost, residual, root, gradient, curvature, curvature.diagonal(), damping, quiet)
 
@@ -348,8 +365,9 @@ def _bent(objective: Objective, state: _State, step: FloatArray, damped: Curvatu
     """
     low, high = objective.low, objective.high
     ahead = objective.values_at(state.number, np.clip(state.x + AHEAD * step, low, high))
-    change = (ahead - state.residual) / AHEAD * state.root - (damped.rows @ step[..., None])[..., 0]
-    pull = ((2.0 / AHEAD * change)[:, None, :] @ damped.rows)[:, 0, :]
+    rows = damped.rows[:, : ahead.shape[1]]
+    change = (ahead - state.residual) / AHEAD * state.root - (rows @ step[..., None])[..., 0]
+    pull = ((2.0 / AHEAD * change)[:, None, :] @ rows)[:, 0, :]
     end = state.x + step
     second = -damped.solve(pull, (end <= low) | (end >= high))
     size, longer = (np.linalg.norm(part * np.sqrt(state.scale), axis=1) for part in (step, second))

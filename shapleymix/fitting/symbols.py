@@ -24,7 +24,7 @@ targets, M sources. In a problem every array of the law has one target, and the 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -219,18 +219,21 @@ NOISE = 0.02  # of a log loss, where cross-validation has not yet told it
 class Believed:
     """Centre and spread of every unknown of every target, both (K, P); an infinite spread believes nothing.
 
-    `noise` (K,) is the usual error of a log loss: so many times a spread's worth of it weigh one run.
+    `noise` (K,) is the usual error of a log loss: so many times a spread's worth of it weigh one run. `apart` (K, P, P)
+    projects unknowns onto what parts those of siblings from their mean, which is pulled on `kin` (K,) times as firmly.
     """
 
     center: FloatArray
     spread: FloatArray
     noise: FloatArray
+    kin: FloatArray
+    apart: FloatArray | None = None
 
     @classmethod
     def of(cls, packing: Packing, knobs: Knobs, givens: dict[str, FloatArray], noise: FloatArray) -> Believed:
         """What the law says at one value of its knobs."""
         shape = (len(noise), len(packing.names))
-        center, spread = np.zeros(shape), np.full(shape, np.inf)
+        center, spread, kin, apart = np.zeros(shape), np.full(shape, np.inf), np.zeros(len(noise)), None
         place = packing.slices()
         for name, belief in packing.law.beliefs(knobs, givens).items():
             if name not in place:
@@ -238,22 +241,28 @@ class Believed:
             for array, value in ((center, belief.center), (spread, belief.spread)):
                 known = np.asarray(value, dtype=np.float64)
                 array[:, place[name]] = known.T if known.ndim == 2 else np.broadcast_to(known, len(noise))[:, None]
-        return cls(center, spread, noise)
+            same = None if belief.siblings is None else belief.siblings.T[:, :, None] == belief.siblings.T[:, None]
+            if same is not None and (same.sum(axis=2) > 1).any():
+                kin, apart = np.full(len(noise), belief.kin), np.zeros((*shape, shape[1]))
+                apart[:, place[name], place[name]] = np.eye(len(same[0])) - same / same.sum(axis=2, keepdims=True)
+        return cls(center, spread, noise, kin, apart)
 
     @classmethod
     def chosen(cls, several: Sequence[Believed], which: IntArray) -> Believed:
         """Of several beliefs, for each target the one of that number (K,)."""
         place = (which, np.arange(len(which)))
-        center, spread = (np.stack([getattr(one, name) for one in several])[place] for name in ("center", "spread"))
-        return cls(center, spread, several[0].noise)
+        names = ("center", "spread", "kin")
+        chosen = {name: np.stack([getattr(one, name) for one in several])[place] for name in names}
+        return replace(several[0], **chosen)
 
     def same(self, other: Believed) -> bool:
         """Whether two beliefs are one."""
-        return np.array_equal(self.center, other.center) and np.array_equal(self.spread, other.spread)
+        names = ("center", "spread", "kin")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def only(self, targets: IntArray) -> Believed:
         """The same for some targets alone."""
-        return Believed(self.center[targets], self.spread[targets], self.noise[targets])
+        return Believed(*(None if value is None else value[targets] for value in vars(self).values()))
 
     def prior(self, target: IntArray, alone: FloatArray, draws: FloatArray | None = None) -> Prior:
         """The pull on each problem's unknowns, given its target (Q,) and the weight (Q,) of one run, of 1 for all.
@@ -263,10 +272,17 @@ class Believed:
         draws : array (Q, P), optional
             Standard normal draws that move the centres: then a replicate is as unsure as what is believed.
         """
-        center = self.center[target]
+        center, spread, kin, ties = self.center[target], self.spread[target], self.kin[target], None
+        if self.apart is not None and kin.any():
+            root = self.noise[target] * np.sqrt(kin * alone)
+            ties = self.apart[target] * root[:, None, None] / spread[:, :, None]
         if draws is not None:
-            center = center + np.where(np.isfinite(self.spread[target]), self.spread[target], 0.0) * draws
-        return Prior(center, (self.noise[target] ** 2 * alone)[:, None] / self.spread[target] ** 2)
+            moved = np.where(np.isfinite(spread), spread, 0.0) * draws
+            if ties is not None:
+                alike = 1 - 1 / np.sqrt(1 + kin)  # of the spread between siblings is taken by what makes them alike
+                moved = moved - alike[:, None] * np.einsum("qpr,qr->qp", self.apart[target], moved)
+            center = center + moved
+        return Prior(center, (self.noise[target] ** 2 * alone)[:, None] / spread**2, ties)
 
 
 COMMON = 0.8  # of the variance of a belief is one draw for all targets of a log; in it, targets differ less than logs

@@ -46,11 +46,15 @@ Role = Literal["linear", "exponent", "coefficients", "shape", "given"]
 class Belief:
     """What is believed of a symbol before any run: a centre and a spread, in the units of the search.
 
-    Both broadcast to (K,), or to (M, K) for a symbol of that kind; an infinite spread believes nothing.
+    Both broadcast to (K,), or to (M, K) for a symbol of that kind; an infinite spread believes nothing. Sources with
+    one number of `siblings` (M, K) are believed to be alike, too: what parts their values from their mean is pulled to
+    zero by `kin` times the precision that the spread has.
     """
 
     center: FloatArray | float
     spread: FloatArray | float
+    siblings: FloatArray | None = None
+    kin: float = 0.0
 
 
 Knobs = Mapping[str, float]

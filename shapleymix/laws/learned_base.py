@@ -30,6 +30,7 @@ from shapleymix.laws.classical import TransferLaw, concavity, strength
 from shapleymix.laws.core import EXPONENT_PRIOR
 from shapleymix.laws.pieces import Pieces, log_ratios, powers
 from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables.languages import own_data
 
 FIRST = 0.1  # coefficient of every source from which a search begins: at zero its slope in the exponents is zero
 RELIEF = 30.0  # times the spread of other sources' coefficients has a target's own
@@ -95,6 +96,7 @@ class LearnedBase(TransferLaw):
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {
         "sv": (0.02, 0.5, 2.0),
         "gamma": (0.2, 0.05, 0.5, 2.0),
+        "kin": (0.0, 3.0, 30.0),
         "u": (0.5, 0.05, 0.15, 1.5, 5.0),
         "c": (0.45, 0.3, 0.7),
         "a": (0.45, 0.3, 0.7),
@@ -108,6 +110,7 @@ class LearnedBase(TransferLaw):
     zeta: FloatArray = fitted(positive=False, low=-1.0, high=1.0, budget="D", start=(0.0,))
     own: FloatArray = given("MK")
     nsv: FloatArray = given("MK")
+    siblings: FloatArray = given("MK")
     even: FloatArray = given("K")
     first_N: FloatArray = given("K")
     first_D: FloatArray = given("K")
@@ -190,16 +193,17 @@ class LearnedBase(TransferLaw):
         spread = knobs["u"] * np.where(own, RELIEF, 1.0)
         center = np.where(own, 0.0, knobs["sv"] * knobs["u"] * givens["nsv"])
         shapes = {name: Belief(float(np.log(knobs[name])), sd) for name, sd in SPREADS.items()}
+        u = Belief(center, spread, givens["siblings"], knobs["kin"])
         growth = {"eta": Belief(0.0, GROWTH), "zeta": Belief(0.0, GROWTH)}
-        return (
-            shapes | growth | {"alpha": EXPONENT_PRIOR["N"], "beta": EXPONENT_PRIOR["D"], "u": Belief(center, spread)}
-        )
+        return shapes | growth | {"alpha": EXPONENT_PRIOR["N"], "beta": EXPONENT_PRIOR["D"], "u": u}
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
         held = np.ones(len(inputs.sources), dtype=bool) if inputs.held is None else inputs.held
-        same = [[source == target for target in inputs.targets] for source in inputs.sources]
-        own = np.array(same, dtype=np.float64).reshape(len(held), len(inputs.targets)) * held[:, None]
-        nsv = np.zeros_like(own) if inputs.transfer is None else require_transfer(inputs, cls.name).nsv
+        own = own_data(inputs.sources, inputs.targets) * held[:, None]
+        parents = [name.rpartition("/")[0] or name for name in inputs.sources]
+        siblings = np.array([parents.index(name) for name in parents])[:, None] + len(parents) * own
+        nsv = np.zeros(own.shape) if inputs.transfer is None else require_transfer(inputs, cls.name).nsv
+        matrices = {"own": own.astype(np.float64), "nsv": nsv, "siblings": siblings.astype(np.float64)}
         alike = {"even": 1.0 / max(held.sum(), 1), "first_N": inputs.least[0], "first_D": inputs.least[1]}
-        return {"own": own, "nsv": nsv} | {name: np.full(len(inputs.targets), one) for name, one in alike.items()}
+        return matrices | {name: np.full(len(inputs.targets), one) for name, one in alike.items()}

@@ -11,7 +11,7 @@ import numpy as np
 from shapleymix.display import Column, Shown, Tabular
 from shapleymix.errors import UsageError, described, printable
 from shapleymix.files import is_table_name
-from shapleymix.records import FloatArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
 from shapleymix.tables.words import Amounts, amounts, check_label, parse_size
 
@@ -63,6 +63,12 @@ class Languages(Tabular, Shown):
         size = {} if self.bytes_per_token is None else {"bytes_per_token": self.bytes_per_token}
         known = {"language": self.names, "family": self.family, "available_tokens": self.available_tokens}
         return {**known, **weight, "max_epochs": self.max_epochs, **size}
+
+
+def own_data(sources: Sequence[str], targets: Sequence[str]) -> BoolArray:
+    """Which sources are a target's own data, (M, K): that of its name, and its parts, as `en/web` is one of `en`."""
+    own = [[f"{source}/".startswith(f"{target}/") for target in targets] for source in sources]
+    return np.array(own, dtype=bool).reshape(len(sources), len(targets))
 
 
 LanguagesSpec = Languages | Table
