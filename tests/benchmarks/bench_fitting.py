@@ -6,6 +6,7 @@ import itertools
 import resource
 import time
 import warnings
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -27,6 +28,7 @@ STARTS, SAMPLE = 4500, 90
 MANY = (5, 40, 5) if SMALL else (100, 300, 200)  # targets, runs, replicates
 TOGETHER = 3 if SMALL else 40
 ABLATED = 1 if SMALL else 8
+PARENTS = (("regmix", (17, 34, 68)), ("olmix", (24, 48, 96)))
 
 
 def main() -> None:
@@ -115,17 +117,27 @@ def bench_growth() -> None:
 
 def bench_ablation() -> None:
     """What each part of the default earns: PE in % of runs that were not fitted, with it and without, and CPU time."""
-    found = logs("multilingual5", "olmix", "5mix", "redpajama", "slimpajama")
+    found = logs("multilingual5", "regmix", "olmix", "5mix", "redpajama", "slimpajama")
     five = found["multilingual5"]
     files = [FIXTURES / f"multilingual5_{name}.csv" for name in ("runs", "coalitions")]
     games = sm.read_runs(files).select(sm.read_runs(files).trained)
     wide = [log for name, log in found.items() if name == "olmix"]
     nothing, several = lambda *_: {}, [found[name] for name in ("5mix", "redpajama", "slimpajama") if name in found]
     knobs = learned_base.LearnedBase.knobs
+    nested = sm.read_runs(FIXTURES / "nested_runs.csv")
+    parents = [(nested, (6, 12, 24)), *((one_parent(found[name]), runs) for name, runs in PARENTS if name in found)]
     parts = {
         "beliefs: every knob walked, not u alone": (
             [*(drawn(five, runs) for runs in (6, 12, 20)), *(drawn(log, 60) for log in wide)],
             (learned_base.LearnedBase, "knobs", {name: one[: 9 if name == "u" else 1] for name, one in knobs.items()}),
+        ),
+        "parts of a language are its own data": (
+            [drawn(nested, runs) for runs in (6, 12, 24)],
+            (learned_base, "own_data", lambda sources, targets: np.equal.outer(sources, targets)),
+        ),
+        "siblings act alike": (
+            [drawn(log, runs) for log, counts in parents for runs in counts],
+            (learned_base.LearnedBase, "knobs", knobs | {"kin": (0.0,)}),
         ),
         "growth of own data's help": ([smaller(log) for log in several], (learned_base, "GROWTH", 1e-6)),
         "exponents lent by public runs": ([smallest(log) for log in several], (symbols.Levels, "untold", nothing)),
@@ -148,6 +160,11 @@ def drawn(log: sm.RunLog, runs: int) -> list[Split]:
     """So many random rows, and the others."""
     orders = [np.random.default_rng(100 + draw).permutation(len(log)) for draw in range(ABLATED)]
     return [(log.select(order[:runs]), log.select(order[runs:])) for order in orders]
+
+
+def one_parent(log: sm.RunLog) -> sm.RunLog:
+    """The same with all sources as parts of one."""
+    return replace(log, sources=tuple(f"all/{name}" for name in log.sources))
 
 
 def smaller(log: sm.RunLog) -> list[Split]:
