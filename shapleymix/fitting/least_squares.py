@@ -102,6 +102,8 @@ def boxed_step(
     low, high : array (Q, P)
         The box around the present point: `low <= 0 <= high`.
     """
+    if curvature.matrix is not None:
+        curvature = replace(curvature, rows=curvature.rows[:, :0])  # which nothing here asks for
     edge = np.where(held, 0.0, np.nan)  # where an unknown is held, how far from here
     step = np.empty_like(gradient)
     rows = np.arange(len(gradient))
@@ -263,7 +265,8 @@ class Objective:
             own = self.prior.precision[number]
             gradient = gradient + own * (x - self.prior.center[number])
         root = np.sqrt(self._stiffness(residual, weight, damping))
-        curvature = Curvature.of(jacobian * root[..., None], own)
+        jacobian *= root[..., None]
+        curvature = Curvature.of(jacobian, own)
         cost, quiet = self.cost_of(number, x, residual), np.zeros(len(x), dtype=np.int64)
         return _State(number, x, cost, residual, root, gradient, curvature, curvature.diagonal(), damping, quiet)
 
