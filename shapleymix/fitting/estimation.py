@@ -64,13 +64,16 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class _Stop:
+class Stop:
     """When a search ends, how firmly its first step is damped, and whether its last digits are settled on a plateau."""
 
     iterations: int
     tolerance: float
     damping: float = 1.0
     settle: bool = False
+
+
+EXACT, NEAR = Stop(ITERATIONS, TOLERANCE, settle=True), Stop(ITERATIONS, BELIEVED_TOLERANCE)
 
 
 @dataclass(frozen=True)
@@ -114,12 +117,17 @@ class Estimation:
         alike = evidence.usual[None]
         return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold, alike)
 
-    def estimate(self, shares: FloatArray, progress: Stage | None = None, known: FloatArray | None = None) -> Estimate:
+    def estimate(
+        self,
+        shares: FloatArray,
+        progress: Stage | None = None,
+        known: FloatArray | None = None,
+        stop: Stop = EXACT,
+    ) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
         start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
         if known is not None:
             start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
-        stop = _Stop(ITERATIONS, TOLERANCE, settle=True)
         start = self._promising(shares, start, FOLLOWED, stop.tolerance)
         solution = self._search(shares, start, stop, progress)
         V, S, K = start.shape[:3]
@@ -147,7 +155,7 @@ class Estimation:
                 there, again = worn(self, shares, start[:, 0], center, REPLICATE_ROUNDS)
                 start = again[:, None]
         enough = BELIEVED_REPLICATE if self.packing.law.knobs else REPLICATE_TOLERANCE
-        stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
+        stop = Stop(REPLICATE_ITERATIONS, enough, NEARBY)
         solution = there._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
         drawn = bool(self.packing.law.knobs)  # from what is believed, where no run tells it
@@ -159,7 +167,7 @@ class Estimation:
         Cross-validation needs no last digits; who compares objectives names a tolerance.
         """
         enough = BELIEVED_TOLERANCE if tolerance is None else tolerance
-        x = self._search(shares, start[:, None], _Stop(REPLICATE_ITERATIONS, enough, NEARBY)).x.reshape(start.shape)
+        x = self._search(shares, start[:, None], Stop(REPLICATE_ITERATIONS, enough, NEARBY)).x.reshape(start.shape)
         return filled(self.packing, x, self._seen(shares))
 
     def begun(self, shares: FloatArray) -> FloatArray:
@@ -169,7 +177,7 @@ class Estimation:
         """
         enough = BELIEVED_TOLERANCE
         start = self._promising(shares, np.stack([self._starts(row) for row in shares]), 1, enough)
-        x = self._search(shares, start, _Stop(REPLICATE_ITERATIONS, enough)).x.reshape(start[:, 0].shape)
+        x = self._search(shares, start, Stop(REPLICATE_ITERATIONS, enough)).x.reshape(start[:, 0].shape)
         return filled(self.packing, x, self._seen(shares))
 
     def only(self, targets: IntArray) -> Estimation:
@@ -200,7 +208,7 @@ class Estimation:
         """Of starts (V, S, K, P) the `count` that a few iterations bring lowest, as far as these brought them."""
         if start.shape[1] <= count:
             return start
-        trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
+        trial = self._search(shares, start, Stop(TRIAL_ITERATIONS, tolerance))
         order = np.argsort(trial.cost.reshape(start.shape[:3]), axis=1, kind="stable")[:, :count]
         return np.take_along_axis(trial.x.reshape(start.shape), order[..., None], axis=1)
 
@@ -208,7 +216,7 @@ class Estimation:
         self,
         shares: FloatArray,
         start: FloatArray,
-        stop: _Stop,
+        stop: Stop,
         progress: Stage | None = None,
         draws: FloatArray | None = None,
     ) -> Solution:
@@ -248,7 +256,7 @@ class Estimation:
                     progress(rows.stop, len(flat))
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
-    def _solve(self, start: FloatArray, objective: Objective, stop: _Stop) -> Solution:
+    def _solve(self, start: FloatArray, objective: Objective, stop: Stop) -> Solution:
         found = minimize(objective, start, iterations=stop.iterations, tolerance=stop.tolerance, damping=stop.damping)
         return _settled(objective, found) if stop.settle else found
 

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
+POSV = get_lapack_funcs("posv", dtype=np.float64)
 HELD = 1e30  # on the diagonal holds an unknown where it is
 PASSES = 12  # of the pivoting that keeps a step within its box
 
@@ -70,7 +72,8 @@ class Curvature:
         else:
             matrix = self.matrix.copy()
             np.einsum("qpp->qp", matrix)[:] += own
-            found = np.linalg.solve(matrix, right[..., None])[..., 0]
+            solved = [POSV(one.T, side, overwrite_a=True)[1] for one, side in zip(matrix, right, strict=True)]
+            found = np.array(solved).reshape(right.shape)  # twice as fast as a batch of LU
         return np.where(held, 0.0, found)
 
     def __getitem__(self, which: BoolArray | IntArray) -> Curvature:

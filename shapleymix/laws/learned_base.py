@@ -121,7 +121,7 @@ class LearnedBase(TransferLaw):
     def at(self, N: FloatArray | float, D: FloatArray | float) -> tuple[Self, FloatArray, FloatArray]:
         """The same; where all runs have one budget, it stands for each, and nothing is computed run by run."""
         law, N, D = super().at(N, D)
-        one = N.ndim > 0 and bool((N == N[:1]).all() and (D == D[:1]).all())
+        one = N.ndim > 0 and bool((N[:1] == N).all() and (D[:1] == D).all())
         return (law, N[:1], D[:1]) if one else (law, N, D)
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
@@ -157,7 +157,7 @@ class LearnedBase(TransferLaw):
         gamma, growth, exponent = law.gamma, law.growth(N, D), law.exponent()
         factor, before, after = growth.factor, 1.0 + growth.help, 1.0 + growth.help * growth.factor
         raised, phi = powers(p, exponent), law.phi()  # (..., R, M, K)
-        mine, log_mine = over_sources(raised, law.own), weigh_rows(log_ratios(p), law.own)
+        log_p, mine = log_ratios(p), over_sources(raised, law.own)
         own = mine * over_sources(phi, law.own)
         helped = over_sources(raised, phi) + (factor - 1.0) * own
         theta = 1.0 + helped
@@ -165,11 +165,11 @@ class LearnedBase(TransferLaw):
         core, slopes = law.fall_slopes(N, D)
         raised *= (-1.0 / theta)[..., None, :]
         spared = factor / after - 1.0 / before  # of log R by own data's help at an even ratio
-        steep = law.u * exponent * (law.own == 0)
+        log_mine, steep = weigh_rows(log_p, law.own), law.u * exponent * (law.own == 0)
         slopes |= {
             "gamma": -gamma * (log_theta - helped / theta - (1.0 / after - 1.0 / before)),
             "a": gamma * law.a * (growth.help * spared * np.log(law.even) - own * factor / theta * log_mine),
-            "c": over_sources(raised, log_ratios(p)[..., None], steep),
+            "c": over_sources(raised, log_p[..., None], steep),
         }
         if np.any(growth.x):
             raised += law.own * ((1.0 - factor) * mine / theta + law.even**law.a * spared)[..., None, :]
