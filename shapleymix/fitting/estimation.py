@@ -6,7 +6,7 @@ starts, P unknowns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -73,7 +73,8 @@ class Stop:
     settle: bool = False
 
 
-EXACT, NEAR = Stop(ITERATIONS, TOLERANCE, settle=True), Stop(ITERATIONS, BELIEVED_TOLERANCE)
+EXACT = Stop(ITERATIONS, TOLERANCE, settle=True)
+NEAR = Stop(REPLICATE_ITERATIONS, BELIEVED_TOLERANCE)
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,7 @@ class Estimation:
         return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold, alike)
 
     def estimate(
-        self,
-        shares: FloatArray,
-        progress: Stage | None = None,
-        known: FloatArray | None = None,
-        stop: Stop = EXACT,
+        self, shares: FloatArray, progress: Stage | None = None, known: FloatArray | None = None, stop: Stop = EXACT
     ) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
         start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
@@ -154,19 +151,17 @@ class Estimation:
             if self.evidence.tells(self.packing.law):
                 there, again = worn(self, shares, start[:, 0], center, REPLICATE_ROUNDS)
                 start = again[:, None]
-        enough = BELIEVED_REPLICATE if self.packing.law.knobs else REPLICATE_TOLERANCE
-        stop = Stop(REPLICATE_ITERATIONS, enough, NEARBY)
+        drawn = bool(self.packing.law.knobs)  # from what is believed, where no run tells it
+        stop = Stop(REPLICATE_ITERATIONS, BELIEVED_REPLICATE if drawn else REPLICATE_TOLERANCE, NEARBY)
         solution = there._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
-        drawn = bool(self.packing.law.knobs)  # from what is believed, where no run tells it
         return there._estimate(solution, rows, self._seen(shares) | drawn)
 
-    def follow(self, shares: FloatArray, start: FloatArray, tolerance: float | None = None) -> FloatArray:
+    def follow(self, shares: FloatArray, start: FloatArray, enough: float = BELIEVED_TOLERANCE) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
 
         Cross-validation needs no last digits; who compares objectives names a tolerance.
         """
-        enough = BELIEVED_TOLERANCE if tolerance is None else tolerance
         x = self._search(shares, start[:, None], Stop(REPLICATE_ITERATIONS, enough, NEARBY)).x.reshape(start.shape)
         return filled(self.packing, x, self._seen(shares))
 
@@ -175,9 +170,8 @@ class Estimation:
 
         Cross-validation begins here: in directions that a fold's rows do not tell, a fit stays where it started.
         """
-        enough = BELIEVED_TOLERANCE
-        start = self._promising(shares, np.stack([self._starts(row) for row in shares]), 1, enough)
-        x = self._search(shares, start, Stop(REPLICATE_ITERATIONS, enough)).x.reshape(start[:, 0].shape)
+        start = self._promising(shares, np.stack([self._starts(row) for row in shares]), 1, NEAR.tolerance)
+        x = self._search(shares, start, NEAR).x.reshape(start[:, 0].shape)
         return filled(self.packing, x, self._seen(shares))
 
     def only(self, targets: IntArray) -> Estimation:
@@ -234,7 +228,8 @@ class Estimation:
         target = np.tile(np.arange(K), V * S)
         flat = start.reshape(-1, P)
         moved = None if draws is None else draws.reshape(-1, P)
-        chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
+        size = max(1, int(CHUNK_BYTES / (len(self.observed.N) * (P + 2) * 8)))
+        chunks = [slice(first, min(first + size, len(flat))) for first in range(0, len(flat), size)]
         parts: list[Solution] = []
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as pool:  # no threads of threads
             jobs = pool.map(
@@ -399,9 +394,3 @@ def _settled(objective: Objective, found: Solution) -> Solution:
     """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
     last = minimize(objective, found.x, SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING)
     return replace(last, status=found.status)
-
-
-def _chunks(problems: int, bytes_each: int) -> Iterator[slice]:
-    size = max(1, int(CHUNK_BYTES / max(bytes_each, 1)))
-    for first in range(0, problems, size):
-        yield slice(first, min(first + size, problems))

@@ -106,10 +106,9 @@ class Packing:
         """Derivatives (Q, R, P) from the law's named slopes."""
         rows = np.broadcast_shapes(*(slope.shape[:2] for slope in slopes.values()))
         out = np.empty((*rows, len(self.names)))
-        place = self.slices()
-        for known in self.free:
-            slope = slopes[known.name][..., 0]
-            out[:, :, place[known.name]] = slope.reshape(*slope.shape[:2], -1)
+        for name, place in self.slices().items():
+            slope = slopes[name][..., 0]
+            out[:, :, place] = slope.reshape(*slope.shape[:2], -1)
         return out
 
     def defined(self, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:

@@ -170,10 +170,10 @@ class LearnedBase(TransferLaw):
             "gamma": -gamma * (log_theta - helped / theta - (1.0 / after - 1.0 / before)),
             "a": gamma * law.a * (growth.help * spared * np.log(law.even) - own * factor / theta * log_mine),
             "c": over_sources(raised, log_p[..., None], steep),
+            "u": raised,
         }
         if np.any(growth.x):
             raised += law.own * ((1.0 - factor) * mine / theta + law.even**law.a * spared)[..., None, :]
-        slopes["u"] = raised
         by_growth = -gamma * (own * factor / theta - growth.help * factor / after)
         grown = {name: slopes.get(name, 0.0) + by_growth * by for name, by in law.growth_slopes(growth, N, D).items()}
         return np.log(core) - gamma * log_theta, slopes | grown

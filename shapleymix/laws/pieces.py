@@ -275,11 +275,10 @@ class Pieces:
     def flat(self, batch: tuple[int, ...] | None = None) -> Self:
         """The pieces with exactly one leading axis, in C order of `batch` (default: their own)."""
         shape = self.batch if batch is None else batch
-        size = int(np.prod(shape))
 
         def flattened(name: str, value: FloatArray) -> FloatArray:
             tail = value.shape[-2:] if name in MATRICES else value.shape[-1:]
-            return np.broadcast_to(value, shape + tail).reshape((size, *tail))
+            return np.broadcast_to(value, shape + tail).reshape((int(np.prod(shape)), *tail))
 
         return self._changed(flattened, self.curves)
 
