@@ -28,7 +28,8 @@ def law_of(seed: int, replicates: tuple[int, ...] = (), **symbols: FloatArray) -
     }  # fmt: skip
     drawn = {name: rng.uniform(*ends, (*replicates, M)) for name, ends in ranges.items()}
     drawn["u"] = rng.uniform(0.05, 0.3, (*replicates, M, M)) + np.eye(M)
-    fixed = {"own": np.eye(M), "nsv": np.zeros((M, M)), "even": np.full(M, 1 / M), "first_N": np.full(M, 0.9)}
+    fixed = {"own": np.eye(M), "nsv": np.zeros((M, M)), "siblings": np.eye(M), "even": np.full(M, 1 / M)}
+    fixed["first_N"] = np.full(M, 0.9)
     given = {name: np.broadcast_to(value, (*replicates, *value.shape)) for name, value in fixed.items()}
     given["first_D"] = 1.1 * given["first_N"]
     return LearnedBase(**(drawn | given | symbols))
@@ -71,9 +72,14 @@ def test_the_law_in_its_own_words(points):
         np.testing.assert_allclose(law(p, N, D)[:, j], core * theta ** -law.gamma[j], rtol=1e-13)
 
 
+PARTS = np.eye(M) + np.eye(M, k=1)
+"""Every target but the first has two parts of own data."""
+
+
+@pytest.mark.parametrize("own", [np.eye(M), PARTS])
 @pytest.mark.parametrize("replicates", [(), (3,)])
-def test_its_derivatives_are_those_of_the_equation(points, replicates):
-    law = law_of(1, replicates)
+def test_its_derivatives_are_those_of_the_equation(points, replicates, own):
+    law = law_of(1, replicates, own=np.broadcast_to(own, (*replicates, M, M)))
     log_loss, slopes = law.expansion(*points)
     np.testing.assert_allclose(log_loss, np.log(law(*points)), rtol=1e-12, atol=1e-14)
     assert set(slopes) == {known.name for known in law.fitted()}

@@ -6,7 +6,7 @@ starts, P unknowns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -64,13 +64,17 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class _Stop:
+class Stop:
     """When a search ends, how firmly its first step is damped, and whether its last digits are settled on a plateau."""
 
     iterations: int
     tolerance: float
     damping: float = 1.0
     settle: bool = False
+
+
+EXACT = Stop(ITERATIONS, TOLERANCE, settle=True)
+NEAR = Stop(REPLICATE_ITERATIONS, BELIEVED_TOLERANCE)
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,13 @@ class Estimation:
         alike = evidence.usual[None]
         return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold, alike)
 
-    def estimate(self, shares: FloatArray, progress: Stage | None = None, known: FloatArray | None = None) -> Estimate:
+    def estimate(
+        self, shares: FloatArray, progress: Stage | None = None, known: FloatArray | None = None, stop: Stop = EXACT
+    ) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
         start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
         if known is not None:
             start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
-        stop = _Stop(ITERATIONS, TOLERANCE, settle=True)
         start = self._promising(shares, start, FOLLOWED, stop.tolerance)
         solution = self._search(shares, start, stop, progress)
         V, S, K = start.shape[:3]
@@ -146,20 +151,18 @@ class Estimation:
             if self.evidence.tells(self.packing.law):
                 there, again = worn(self, shares, start[:, 0], center, REPLICATE_ROUNDS)
                 start = again[:, None]
-        enough = BELIEVED_REPLICATE if self.packing.law.knobs else REPLICATE_TOLERANCE
-        stop = _Stop(REPLICATE_ITERATIONS, enough, NEARBY)
+        drawn = bool(self.packing.law.knobs)  # from what is believed, where no run tells it
+        stop = Stop(REPLICATE_ITERATIONS, BELIEVED_REPLICATE if drawn else REPLICATE_TOLERANCE, NEARBY)
         solution = there._search(shares, start, stop, progress, draws)
         rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
-        drawn = bool(self.packing.law.knobs)  # from what is believed, where no run tells it
         return there._estimate(solution, rows, self._seen(shares) | drawn)
 
-    def follow(self, shares: FloatArray, start: FloatArray, tolerance: float | None = None) -> FloatArray:
+    def follow(self, shares: FloatArray, start: FloatArray, enough: float = BELIEVED_TOLERANCE) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
 
         Cross-validation needs no last digits; who compares objectives names a tolerance.
         """
-        enough = BELIEVED_TOLERANCE if tolerance is None else tolerance
-        x = self._search(shares, start[:, None], _Stop(REPLICATE_ITERATIONS, enough, NEARBY)).x.reshape(start.shape)
+        x = self._search(shares, start[:, None], Stop(REPLICATE_ITERATIONS, enough, NEARBY)).x.reshape(start.shape)
         return filled(self.packing, x, self._seen(shares))
 
     def begun(self, shares: FloatArray) -> FloatArray:
@@ -167,9 +170,8 @@ class Estimation:
 
         Cross-validation begins here: in directions that a fold's rows do not tell, a fit stays where it started.
         """
-        enough = BELIEVED_TOLERANCE
-        start = self._promising(shares, np.stack([self._starts(row) for row in shares]), 1, enough)
-        x = self._search(shares, start, _Stop(REPLICATE_ITERATIONS, enough)).x.reshape(start[:, 0].shape)
+        start = self._promising(shares, np.stack([self._starts(row) for row in shares]), 1, NEAR.tolerance)
+        x = self._search(shares, start, NEAR).x.reshape(start[:, 0].shape)
         return filled(self.packing, x, self._seen(shares))
 
     def only(self, targets: IntArray) -> Estimation:
@@ -200,7 +202,7 @@ class Estimation:
         """Of starts (V, S, K, P) the `count` that a few iterations bring lowest, as far as these brought them."""
         if start.shape[1] <= count:
             return start
-        trial = self._search(shares, start, _Stop(TRIAL_ITERATIONS, tolerance))
+        trial = self._search(shares, start, Stop(TRIAL_ITERATIONS, tolerance))
         order = np.argsort(trial.cost.reshape(start.shape[:3]), axis=1, kind="stable")[:, :count]
         return np.take_along_axis(trial.x.reshape(start.shape), order[..., None], axis=1)
 
@@ -208,7 +210,7 @@ class Estimation:
         self,
         shares: FloatArray,
         start: FloatArray,
-        stop: _Stop,
+        stop: Stop,
         progress: Stage | None = None,
         draws: FloatArray | None = None,
     ) -> Solution:
@@ -226,7 +228,8 @@ class Estimation:
         target = np.tile(np.arange(K), V * S)
         flat = start.reshape(-1, P)
         moved = None if draws is None else draws.reshape(-1, P)
-        chunks = list(_chunks(len(flat), len(self.observed.N) * (P + 2) * 8))
+        size = max(1, int(CHUNK_BYTES / (len(self.observed.N) * (P + 2) * 8)))
+        chunks = [slice(first, min(first + size, len(flat))) for first in range(0, len(flat), size)]
         parts: list[Solution] = []
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as pool:  # no threads of threads
             jobs = pool.map(
@@ -248,7 +251,7 @@ class Estimation:
                     progress(rows.stop, len(flat))
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
-    def _solve(self, start: FloatArray, objective: Objective, stop: _Stop) -> Solution:
+    def _solve(self, start: FloatArray, objective: Objective, stop: Stop) -> Solution:
         found = minimize(objective, start, iterations=stop.iterations, tolerance=stop.tolerance, damping=stop.damping)
         return _settled(objective, found) if stop.settle else found
 
@@ -392,9 +395,3 @@ def _settled(objective: Objective, found: Solution) -> Solution:
     """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
     last = minimize(objective, found.x, SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING)
     return replace(last, status=found.status)
-
-
-def _chunks(problems: int, bytes_each: int) -> Iterator[slice]:
-    size = max(1, int(CHUNK_BYTES / max(bytes_each, 1)))
-    for first in range(0, problems, size):
-        yield slice(first, min(first + size, problems))

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
+(POSV,) = get_lapack_funcs(("posv",), dtype=np.float64)  # twice as fast as a batch of LU
 HELD = 1e30  # on the diagonal holds an unknown where it is
 PASSES = 12  # of the pivoting that keeps a step within its box
 
@@ -71,7 +73,7 @@ class Curvature:
         else:
             matrix = self.matrix.copy()
             np.einsum("qpp->qp", matrix)[:] += own
-            found = np.linalg.solve(matrix, right[..., None])[..., 0]
+            found = np.array([POSV(one.T, side, overwrite_a=True)[1] for one, side in zip(matrix, right, strict=True)])
         return np.where(held, 0.0, found)
 
     def __getitem__(self, which: BoolArray | IntArray) -> Curvature:
@@ -103,6 +105,8 @@ def boxed_step(
     low, high : array (Q, P)
         The box around the present point: `low <= 0 <= high`.
     """
+    if curvature.matrix is not None:
+        curvature = replace(curvature, rows=curvature.rows[:, :0])  # which nothing here asks for
     edge = np.where(held, 0.0, np.nan)  # where an unknown is held, how far from here
     step = np.empty_like(gradient)
     rows = np.arange(len(gradient))
@@ -280,7 +284,8 @@ class Objective:
         prior = Prior(x, np.zeros_like(x)) if self.prior is None else self.prior[number]
         gradient = (score[:, None, :] @ jacobian)[:, 0, :] + prior.slope(x)
         root = np.sqrt(self._stiffness(residual, weight, damping))
-        curvature = prior.curvature(jacobian * root[..., None])
+        jacobian *= root[..., None]
+        curvature = prior.curvature(jacobian)
         cost, quiet = self.cost_of(number, x, residual), np.zeros(len(x), dtype=np.int64)
         return _State(number, x, cost, residual, root, gradient, curvature, curvature.diagonal(), damping, quiet)
 
@@ -318,12 +323,7 @@ def minimize(
     x = np.clip(start, objective.low, objective.high)
     number = np.arange(len(x))
     state = objective.expand(number, x, np.full(len(x), damping))
-    best = Solution(
-        x=x.copy(),
-        cost=state.cost.copy(),
-        status=np.full(len(x), ITERATIONS),
-        at_bound=np.zeros(x.shape, dtype=bool),
-    )
+    best = Solution(x.copy(), state.cost.copy(), np.full(len(x), ITERATIONS), np.zeros(x.shape, dtype=bool))
     for _ in range(iterations):
         step, damped = _step(objective, state)
         promised = -np.einsum("qp,qp->q", state.gradient + 0.5 * state.curvature.times(step), step)

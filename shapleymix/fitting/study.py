@@ -21,7 +21,7 @@ import numpy as np
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.coverage import untrained_losses
-from shapleymix.fitting.estimation import Estimation, Stage
+from shapleymix.fitting.estimation import NEAR, Estimation, Stage
 from shapleymix.fitting.evidence import (
     Evidence,
     Logs,
@@ -70,7 +70,7 @@ class Tuned:
 
 def tuned(problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuned:
     """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
-    begun = problem.estimate(share[None])
+    begun = problem.estimate(share[None], stop=NEAR)
     start, problem = begun.x[0], replace(problem, repeated=begun.repeated)
     fold = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     sample = sample_of_targets(problem, len(masks))

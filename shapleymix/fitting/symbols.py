@@ -104,11 +104,11 @@ class Packing:
 
     def jacobian(self, slopes: dict[str, FloatArray]) -> FloatArray:
         """Derivatives (Q, R, P) from the law's named slopes."""
-        first = slopes[self.free[0].name]
-        out = np.empty((*first.shape[:2], len(self.names)))
-        place = self.slices()
-        for known in self.free:
-            out[:, :, place[known.name]] = slopes[known.name][..., 0].reshape(*first.shape[:2], -1)
+        rows = np.broadcast_shapes(*(slope.shape[:2] for slope in slopes.values()))
+        out = np.empty((*rows, len(self.names)))
+        for name, place in self.slices().items():
+            slope = slopes[name][..., 0]
+            out[:, :, place] = slope.reshape(*slope.shape[:2], -1)
         return out
 
     def defined(self, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:

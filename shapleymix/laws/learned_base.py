@@ -28,7 +28,7 @@ import numpy as np
 from shapleymix.laws.base import Belief, Budget, Inputs, Knobs, fitted, given, require_transfer
 from shapleymix.laws.classical import TransferLaw, concavity, strength
 from shapleymix.laws.core import EXPONENT_PRIOR
-from shapleymix.laws.pieces import Pieces, log_ratios, powers
+from shapleymix.laws.pieces import Pieces, log_ratios, over_sources, powers
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import own_data
 
@@ -121,6 +121,12 @@ class LearnedBase(TransferLaw):
     def exponent(self) -> FloatArray:
         return np.where(self.own > 0, self.a[..., None, :], self.c[..., None, :])
 
+    def at(self, N: FloatArray | float, D: FloatArray | float) -> tuple[Self, FloatArray, FloatArray]:
+        """The same; where all runs have one budget, it stands for each, and nothing is computed run by run."""
+        law, N, D = super().at(N, D)
+        one = N.ndim > 0 and bool((N[:1] == N).all() and (D[:1] == D).all())
+        return (law, N[:1], D[:1]) if one else (law, N, D)
+
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
         growth, core = law.growth(N, D), law.core_loss(N, D)
@@ -135,8 +141,7 @@ class LearnedBase(TransferLaw):
         levels = [np.log(np.clip(self.core_loss(*at), LEAST, MOST)) for at in budgets]
         size, data = levels[0] - levels[1], levels[1] - levels[2]
         x = np.clip((self.eta * size + self.zeta * data) / self.gamma, -FURTHEST, FURTHEST)
-        own = np.einsum("...mk,...mk->...k", self.phi(), self.own)
-        return Growth(x, size, data, own * self.even**self.a)
+        return Growth(x, size, data, over_sources(self.phi(), self.own) * self.even**self.a)
 
     def growth_slopes(self, growth: Growth, N: FloatArray, D: FloatArray) -> dict[str, FloatArray]:
         """Derivatives of x by the logarithm of each symbol on which it hangs; by eta and zeta themselves."""
@@ -155,23 +160,24 @@ class LearnedBase(TransferLaw):
         gamma, growth, exponent = law.gamma, law.growth(N, D), law.exponent()
         factor, before, after = growth.factor, 1.0 + growth.help, 1.0 + growth.help * growth.factor
         raised, phi = powers(p, exponent), law.phi()  # (..., R, M, K)
-        own = np.einsum("...mk,...mk->...k", raised, phi * law.own)
-        helped = np.einsum("...mk,...mk->...k", raised, phi) + (factor - 1.0) * own
+        log_p, own = log_ratios(p)[..., None], over_sources(raised, phi * law.own)
+        helped = over_sources(raised, phi) + (factor - 1.0) * own
         theta = 1.0 + helped
         log_theta = np.log(theta) - np.log(growth.scale)
         core, slopes = law.fall_slopes(N, D)
         raised *= (-1.0 / theta)[..., None, :]
-        raised *= np.where(law.own > 0, factor[..., None, :], 1.0)
-        by_log = raised * log_ratios(p)[..., None]
-        steep = law.u * exponent
         spared = factor / after - 1.0 / before  # of log R by own data's help at an even ratio
-        by_a = np.einsum("...mk,...mk->...k", by_log, steep * law.own)
+        steep = law.u * exponent
+        by_a = factor * over_sources(raised, log_p, steep * law.own)
         slopes |= {
             "gamma": -gamma * (log_theta - helped / theta - (1.0 / after - 1.0 / before)),
-            "u": raised + law.own * (law.even**law.a * spared)[..., None, :],
             "a": by_a + gamma * growth.help * spared * law.a * np.log(law.even),
-            "c": np.einsum("...mk,...mk->...k", by_log, steep * (law.own == 0)),
+            "c": over_sources(raised, log_p, steep * (law.own == 0)),
+            "u": raised,
         }
+        if np.any(growth.x):
+            raised *= np.where(law.own > 0, factor[..., None, :], 1.0)
+            raised += law.own * (law.even**law.a * spared)[..., None, :]
         by_growth = -gamma * (own * factor / theta - growth.help * factor / after)
         grown = {name: slopes.get(name, 0.0) + by_growth * by for name, by in law.growth_slopes(growth, N, D).items()}
         return np.log(core) - gamma * log_theta, slopes | grown

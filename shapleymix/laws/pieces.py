@@ -128,13 +128,13 @@ class Pieces:
     def theta(self, p: FloatArray) -> FloatArray:
         """The inner quantity (..., K): Theta of power pieces, the exponent of exponential ones."""
         q = self.effective(p)
-        found = weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi * powers(q, self.s))
+        found = weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi, powers(q, self.s))
         return found if self.base is None else self.base + found
 
     def plain_losses(self, p: FloatArray) -> FloatArray:
         """Losses of the targets, or of the tasks' languages, (..., K), nats per token; +inf where Theta is zero."""
         plain = self.floor + self._reducible(self.theta(p))
-        return plain if self.harm is None else plain + over_sources(self.harm * self._beyond(p)[..., None] ** 3)
+        return plain if self.harm is None else plain + over_sources(self.harm, self._beyond(p)[..., None] ** 3)
 
     def _beyond(self, p: FloatArray) -> FloatArray:
         """The part of the ratios (..., M) that is repeated tokens."""
@@ -275,11 +275,10 @@ class Pieces:
     def flat(self, batch: tuple[int, ...] | None = None) -> Self:
         """The pieces with exactly one leading axis, in C order of `batch` (default: their own)."""
         shape = self.batch if batch is None else batch
-        size = int(np.prod(shape))
 
         def flattened(name: str, value: FloatArray) -> FloatArray:
             tail = value.shape[-2:] if name in MATRICES else value.shape[-1:]
-            return np.broadcast_to(value, shape + tail).reshape((size, *tail))
+            return np.broadcast_to(value, shape + tail).reshape((int(np.prod(shape)), *tail))
 
         return self._changed(flattened, self.curves)
 
@@ -400,9 +399,9 @@ def powers(p: FloatArray, s: FloatArray) -> FloatArray:
         return np.exp(found, out=found)
 
 
-def over_sources(parts: FloatArray) -> FloatArray:
-    """Sum over the sources' axis; several times faster than `sum(axis=-2)` where the last axis is short."""
-    return np.einsum("...mk->...k", parts)
+def over_sources(*parts: FloatArray) -> FloatArray:
+    """Sum of a product over the sources' axis; several times faster than `sum(axis=-2)` where the last is short."""
+    return np.einsum(",".join(["...mk"] * len(parts)) + "->...k", *parts)
 
 
 def weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:

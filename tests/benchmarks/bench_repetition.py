@@ -99,13 +99,13 @@ def alone(log: sm.RunLog) -> None:
     assert log.unique is not None
     epochs, sane = log.D / log.unique[:, 0], log.loss[:, 0] < 9.5
     fit = sm.fit(log.select((epochs <= 4.001) & sane))
-    table("C4 alone, fitted to at most 4 epochs", "epochs", "runs", "PE, %", "within 90%")
+    table("C4 alone, fitted to at most 4 epochs", "epochs", "runs", "PE, %", "mean error, %", "within 90%")
     for low, high in ((4, 16), (16, 64), (64, np.inf)):
         test = log.select((epochs > low + 0.001) & (epochs <= high) & sane)
         said = fit.predict(test.p, test.N, test.D, unique=test.unique)
         within = np.mean((said.low <= test.loss) & (test.loss <= said.high))
-        error = relative(test, said.losses, np.ones(len(test), dtype=bool))
-        row(f"{low} to {high:g}", len(test), f"{100 * error:.1f}", f"{within:.0%}")
+        error, each = relative(test, said.losses, np.ones(len(test), dtype=bool)), np.abs(said.losses / test.loss - 1)
+        row(f"{low} to {high:g}", len(test), f"{100 * error:.1f}", f"{100 * each.mean():.1f}", f"{within:.0%}")
 
 
 def relative(log: sm.RunLog, losses: np.ndarray, rows: np.ndarray) -> float:
