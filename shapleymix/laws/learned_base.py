@@ -208,7 +208,7 @@ class LearnedBase(TransferLaw):
         held = np.ones(len(inputs.sources), dtype=bool) if inputs.held is None else inputs.held
         own = own_data(inputs.sources, inputs.targets) * held[:, None]
         parents = [name.rpartition("/")[0] or name for name in inputs.sources]
-        siblings = np.array([parents.index(name) for name in parents])[:, None] + len(parents) * own
+        siblings = np.unique(parents, return_inverse=True)[1][:, None] + len(parents) * own
         nsv = np.zeros(own.shape) if inputs.transfer is None else require_transfer(inputs, cls.name).nsv
         matrices = {"own": own.astype(np.float64), "nsv": nsv, "siblings": siblings.astype(np.float64)}
         alike = {"even": 1.0 / max(held.sum(), 1), "first_N": inputs.least[0], "first_D": inputs.least[1]}
