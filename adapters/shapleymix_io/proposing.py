@@ -173,7 +173,7 @@ def _units(table: Table, read: Mapping[str, str], how: ColumnMap, odd: Collectio
     """The unit that the name of losses speaks of, and that of ratios by their sums."""
     units: dict[str, object] = {}
     unit = next((_LOSS[word] for word in _words(read.get("loss", "")) & {*_LOSS} if _LOSS[word] != "nats"), "nats")
-    if unit != how.unit == "nats":
+    if unit != "nats" and not how.unit:
         units = {"unit": unit, **({"bytes_per_token": "..."} if unit == "bpb" else {})}
     columns = [name for name in matches(read.get("p", ""), table.columns).values() if name not in odd]
     if LANG in read.get("p", "") and columns and how.ratio_unit == "fraction":
