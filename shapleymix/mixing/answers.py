@@ -94,7 +94,10 @@ class Answer(Tabular, Record):
         return left / left.sum() if self.read.any() else p
 
     def remaining(self, p: FloatArray) -> dict[str, Any]:
-        """What a trainer has still to read of a mixture (M,): ratios by name, what is left of D and the bounds, and what was read."""
+        """What a trainer has still to read of a mixture (M,): ratios by name, and what is left of D and the bounds.
+
+        And under `read` what it has read.
+        """
         return {
             "mixture": dict(zip(self.sources, self.rest_of(p).tolist(), strict=True)),
             "D": self.D - float(self.read.sum()),
