@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ _ID = f"{HIDDEN}id"
 _HOLDS = "a folder may hold TensorBoard events, MLflow's runs, or the ratios.csv and metrics.csv of olmix"
 _YAML, _META = (".yaml", ".yml"), "meta.json"
 """How olmix's configurations end, and what a published swarm has in place of one."""
+_NO_NUMBERS = ("name", "index", "column 1", "Unnamed: 0")
+"""Columns of olmix's tables that are no numbers of a run; the last two are an index of pandas, whose name is empty."""
 
 
 def opened(sources: Sequence[Source]) -> Table:
@@ -77,7 +79,7 @@ def _opened(source: Source) -> Table:
         return tools.read_mlflow(f"{address}#{experiment}", os.fspath(path))
     if path.suffix in _YAML:
         config, origin = _config(path)
-        return _swarm(config, origin, **(config.get("swarm") or {}))
+        return _swarm(config, origin, *(_part(config, "swarm").get(name) for name in ("ratios", "metrics")))
     return _folder(path) if path.is_dir() else read_table(name)
 
 
@@ -88,7 +90,8 @@ def _folder(folder: Path) -> Table:
     if not (ratios.is_file() and metrics.is_file()):
         raise DataError("is a folder that holds no runs", location=place, hint=_HOLDS)
     known = [_config(path) for path in sorted(folder.iterdir()) if path.suffix in _YAML or path.name == _META]
-    found = [one for one in known if "swarm" in one[0]] or [one for one in known if "priors" in one[0]]
+    fits = [one for one in known if "ratios" in _part(one[0], "swarm")]
+    found = fits or [one for one in known if "priors" in one[0]]
     if len(found) > 1:
         message = f"holds {len(found)} configurations: {', '.join(Path(origin.file).name for _, origin in found)}"
         raise DataError(message, location=place, hint=f"name the one that is meant: {found[0][1].file}")
@@ -106,12 +109,12 @@ def _config(path: Path) -> tuple[dict[str, Any], Origin]:
     return ({"priors": found} if "token_counts" in found else found), origin
 
 
-def _swarm(config: Mapping[str, Any], origin: Origin, ratios: Path | str = "", metrics: Path | str = "") -> Table:
+def _swarm(config: Mapping[str, Any], origin: Origin, ratios: Path | None, metrics: Path | None) -> Table:
     """The runs of olmix's two tables, joined by their ids (olmix itself takes rows in order), and what it is asked.
 
     Metrics are those of the tasks that the configuration names, and means over families of these where it fits such.
     """
-    if not (ratios and metrics):
+    if ratios is None or metrics is None:
         hint = "give the configuration of olmix fit, or the folder that holds ratios.csv and metrics.csv"
         raise DataError("names no ratios and metrics of a swarm", location=Location(origin.file), hint=hint)
     tasks, dropped = _part(config, "eval").get("tasks") or {}, _part(config, "filtering").get("drop_metrics") or []
@@ -123,8 +126,8 @@ def _swarm(config: Mapping[str, Any], origin: Origin, ratios: Path | str = "", m
         families = {one: [one] for one in kept}
     numbers = measured.frame.with_columns(measured.numbers(one).alias(one) for one in kept)
     measured.raise_faults()
-    parts = {name: [one for one in names if one in kept] for name, names in families.items()}
-    means = [pl.mean_horizontal(names, ignore_nulls=False).alias(f"metrics:{name}") for name, names in parts.items()]
+    parts = {f"metrics:{name}": [one for one in names if one in kept] for name, names in families.items()}
+    means = [pl.mean_horizontal(names, ignore_nulls=False).alias(name) for name, names in parts.items() if names]
     p = replace(p, frame=p.frame.rename({one: f"ratios:{_leaf(one)}" for one in p.columns[1:]}))
     table = joined(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
     files = (*table.files, origin) if config else table.files
@@ -144,7 +147,7 @@ def _olmix(path: Source) -> Table:
     """One of the two tables of olmix, with the ids first, as `run`, and without what is no number of a run."""
     table = read_table(path)
     key = _key(table)
-    columns = [one for one in table.columns if one not in (key, "name", "index") and not one.startswith("Unnamed: ")]
+    columns = [one for one in table.columns if one not in (key, *_NO_NUMBERS)]
     return replace(table, frame=table.frame.select(pl.col(key).alias("run"), *columns, LINE))
 
 
@@ -153,19 +156,19 @@ def _said(config: Mapping[str, Any]) -> Swarm:
     priors, limits, picked = (_part(config, name) for name in ("priors", "constraints", "filtering"))
     tokens, prior = (_numbers(priors.get(name)) for name in ("token_counts", "relative_sizes"))
     options = {}
-    if limits.get("enabled"):
+    if limits.get("enabled") and limits.get("target_tokens"):
         target = format_size(float(limits["target_tokens"]))
         options = {"-D": target, "--max-epochs": f"{limits.get('repetition_factor', 5):g}"}
-    for option, name in (("--weights", "obj_weights"), ("--fix", "fixed_weight")):
-        if found := _numbers(picked.get(name)):
-            options[option] = ",".join(f"{name}={value:.6g}" for name, value in found.items())
+    for option, name, called in (("--weights", "obj_weights", str), ("--fix", "fixed_weight", _leaf)):
+        if found := _numbers(picked.get(name), called):
+            options[option] = ",".join(f"{label}={value:.6g}" for label, value in found.items())
     kl = float(_part(config, "proposer").get("kl_reg") or 0)
     return Swarm(tokens, prior, float(config.get("max_tokens") or math.nan), kl, options)
 
 
-def _numbers(given: Mapping[str, Any] | None) -> dict[str, float]:
-    """Numbers by leaf; olmix also takes fractions such as `7/52.0`."""
-    parts = {_leaf(name): str(value).split("/") for name, value in (given or {}).items()}
+def _numbers(given: Mapping[str, Any] | None, called: Callable[[str], str] = _leaf) -> dict[str, float]:
+    """Numbers by leaf, or as they are `called`; olmix also takes fractions such as `7/52.0`."""
+    parts = {called(name): str(value).split("/") for name, value in (given or {}).items()}
     return {name: math.prod([float(top), *(1 / float(one) for one in below)]) for name, (top, *below) in parts.items()}
 
 

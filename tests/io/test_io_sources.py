@@ -100,7 +100,7 @@ def test_a_csv_that_mlflow_wrote() -> None:
 def test_ratios_and_metrics_of_olmix(tmp_path: Path) -> None:
     """They are joined by their ids: olmix itself takes them in the order of their rows."""
     (tmp_path / "ratios.csv").write_text("run,name,index,dclm:art,wiki\na,A,0,0.25,0.75\nb,B,1,1,0\nc,C,2,0,1\n")
-    (tmp_path / "metrics.csv").write_text("run,name,index,arc_bpb,mmlu_bpb\nb,B,0,1.25,1\na,A,1,1.5,0.75\n")
+    (tmp_path / "metrics.csv").write_text(",run,name,index,arc_bpb,mmlu_bpb\n7,b,B,0,1.25,1\n8,a,A,1,1.5,0.75\n")
     log = log_of(tmp_path, ["N=30M", "D=3B", "unit=bpb", "bytes_per_token=4"])
     assert (log.sources, log.targets) == (("dclm/art", "wiki"), ("arc_bpb", "mmlu_bpb"))
     assert (log.runs, log.p.tolist()) == (("b", "a"), [[1, 0], [0.25, 0.75]])
@@ -146,14 +146,19 @@ def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.Monkey
         shutil.copy(name, tmp_path)
     config["priors"] = {"token_counts": {"dclm:health": 7, "wiki": "1/2"}}
     config |= {"max_tokens": 5_000_000_000, "regression": None, "filtering": {"fixed_weight": {"dclm:art": 0.1}}}
+    config["filtering"]["obj_weights"] = {"squad:rc::gen2mc": 2}
+    (tmp_path / "generate.yaml").write_text("swarm: {seed: 1, variants: 4}\n")
     (tmp_path / "a.yml").write_text(yaml.safe_dump(config))
     own = imported([tmp_path], ColumnMap.of(["N=30M", "unit=bits"]))
     assert own.swarm is not None
     assert (own.swarm.tokens, own.swarm.options["--fix"]) == ({"dclm/health": 7, "wiki": 0.5}, "dclm/art=0.1")
+    assert own.swarm.options["--weights"] == "squad:rc::gen2mc=2", "a metric's name stays as it is"
     assert (own.frame["D"][0], "loss_squad:rc::gen2mc" in own.frame.columns) == (5e9, True)
     shutil.copy(tmp_path / "a.yml", tmp_path / "b.yaml")
     with pytest.raises(DataError, match=r"a\.yml"):
         read(tmp_path, OWN)
+    with pytest.raises(DataError, match="swarm"):
+        read(tmp_path / "generate.yaml", OWN)
     (tmp_path / "b.yaml").write_text("a: [")
     with pytest.raises(DataError) as caught:
         read(tmp_path, OWN)
