@@ -303,11 +303,6 @@ class Levanter(Format):
         told = f"levanter rounds the samples of a block of 2,048 down: {short(list(cut))} would be seen over 5% less"
         return [f"{told}; set data.mixture_block_size to {size} or more"]
 
-    def about(self, blend: Blend) -> str:
-        """The same, and where the blocks must end."""
-        told = f"# {blend.steps} steps must hold a whole number of blocks (data.mixture_block_size samples)\n"
-        return super().about(blend) + (told if blend.before else "")
-
 
 class Plain(Format):
     """The neutral document: its file is the account of the export itself."""

@@ -15,6 +15,7 @@ from shapleymix.errors import UsageError
 from shapleymix.files import atomic_write, read_json, write_json
 from shapleymix.tables.mixtures import parse_mixture
 from shapleymix.tables.sheets import write_table
+from shapleymix.tables.words import parse_size
 from shapleymix_cli.console import Output, Part, Table, Whole, section, size
 from shapleymix_cli.inputs import load
 from shapleymix_cli.making import argument, command, option, output
@@ -79,7 +80,9 @@ def import_(
 def _after_swarm(out: Output, swarm: Swarm, runs: sm.RunLog) -> list[str]:
     """Write the priors of a swarm beside its log, and the commands that ask what its configuration asks."""
     stem = os.path.splitext(str(out.path))[0]
-    options = {"-N": size(runs.N.max()), "-D": size(runs.D.max())} | dict(swarm.options)
+    budget = {"-N": runs.N.max(), "-D": runs.D.max()}
+    exact = {name: size(one) if parse_size(size(one)) == one else f"{one:.0f}" for name, one in budget.items()}
+    options = {**exact, **swarm.options}
     if swarm.tokens:
         options["--languages"] = f"{stem}.languages.csv"
         table = {"language": list(swarm.tokens), "available_tokens": list(swarm.tokens.values())}
