@@ -23,12 +23,12 @@ CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes 
     "shapleymix/fitting": 3_504,
     "shapleymix/mixing": 2_411,
     "shapleymix/planning": 440,
-    "adapters/shapleymix_io": 1_509,
+    "adapters/shapleymix_io": 1_512,
     "adapters/shapleymix_irds": 4_524,
     "adapters/shapleymix_sweep": 699,
     "cli/shapleymix_cli": 1_646,
     "cli/shapleymix_view": 981,
-    "tests": 16_164,
+    "tests": 16_179,
 }
 MOST_MODULES, MOST_SCRIPT = 126, 464
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

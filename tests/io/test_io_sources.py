@@ -15,7 +15,7 @@ import pytest
 import yaml
 from shapleymix_io import read
 from shapleymix_io.column_map import ColumnMap
-from shapleymix_io.reading import imported
+from shapleymix_io.reading import imported, proposal
 from shapleymix_io.tools import read_scores
 
 import shapleymix as sm
@@ -139,6 +139,7 @@ def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (swarm.options["-D"], swarm.options["--max-epochs"]) == ("6T", "4")
     monkeypatch.chdir(SWARM)
     assert imported(["fit.yaml"], ColumnMap.of(OWN)).frame.equals(found.frame), "its paths are of the working folder"
+    assert "unit" in proposal([SWARM]).entries
     with pytest.raises(DataError) as caught:
         read(SWARM)
     assert all(f"--map {one}" in str(caught.value.hint) for one in OWN), "nothing in the folder says these"
