@@ -15,22 +15,22 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
-CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte and recipes took some 230 of them
+CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes and olmix took some 430 of them
     "shapleymix/[edfrs]*.py": 775,
-    "shapleymix/tables": 1_306,
+    "shapleymix/tables": 1_309,
     "shapleymix/game": 411,
-    "shapleymix/laws": 1_329,
-    "shapleymix/fitting": 3_501,
-    "shapleymix/mixing": 2_407,
+    "shapleymix/laws": 1_327,
+    "shapleymix/fitting": 3_504,
+    "shapleymix/mixing": 2_411,
     "shapleymix/planning": 440,
-    "adapters/shapleymix_io": 1_400,
+    "adapters/shapleymix_io": 1_512,
     "adapters/shapleymix_irds": 4_524,
     "adapters/shapleymix_sweep": 699,
-    "cli/shapleymix_cli": 1_620,
-    "cli/shapleymix_view": 930,
-    "tests": 15_940,
+    "cli/shapleymix_cli": 1_646,
+    "cli/shapleymix_view": 981,
+    "tests": 16_179,
 }
-MOST_MODULES, MOST_SCRIPT = 126, 450
+MOST_MODULES, MOST_SCRIPT = 126, 464
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shapleymix.errors import DataError, ShapleyMixError, StoreError, UsageError
+from shapleymix.mixing.bounds import families_of
 from shapleymix.tables import words
 from shapleymix.tables.languages import column_of, languages_of, read_languages, tokens_at_hand
 from shapleymix.tables.mixtures import check, format_mixture, parse_mixture, renormalise
@@ -205,6 +206,16 @@ def test_a_languages_table_is_read_and_aligned(tmp_path):
     np.testing.assert_array_equal(column_of(table, "max_epochs", ("sw", "fi")), [np.nan, 4])
     np.testing.assert_array_equal(tokens_at_hand(("fi", "sw"), table, "sw=1B"), [20e9, 1e9])
     assert refused(tokens_at_hand, ("fi",), table, path, kind=UsageError).hint
+
+
+def test_a_parent_is_a_family():
+    """The same group by another name: of names without slashes, it bounds their sum as a slash does."""
+    rows = {"language": ["a", "b", "c"], "available_tokens": [1e9] * 3}
+    parent = read_languages({**rows, "parent": ["en", "en", None]})
+    assert parent.family == read_languages({**rows, "family": ["en", "en", None]}).family == ("en", "en", None)
+    assert families_of(parent, ("a", "b", "c")) == {"en": ("a", "b")} == families_of(vars(parent), ("a", "b", "c"))
+    assert list(families_of(None, ("en/a", "en/b", "c")).values()) == [("en/a", "en/b")]
+    assert places(refused(read_languages, {**rows, "parent": ["x"] * 3, "family": ["x"] * 3})) == [(1, "family")]
 
 
 def test_faults_of_a_languages_table():

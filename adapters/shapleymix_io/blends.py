@@ -179,6 +179,8 @@ class Blend:
         By language: its ratio, unique tokens, and how often each token is seen; NaN where not known.
     warnings, notes : list of str
         What may make the run another than was asked for, and what was done on the way.
+    before, steps : Blend and int, optional
+        What a run already begun has read, and in how many steps, where both phases are to be written.
     """
 
     asked: Asked
@@ -188,6 +190,13 @@ class Blend:
     epochs: dict[str, float]
     warnings: list[str]
     notes: list[str]
+    before: Blend | None = None
+    steps: int = 0
+
+    @property
+    def stages(self) -> list[tuple[int, Blend]]:
+        """The phases that are to be written, and the steps after which they begin."""
+        return [(0, self)] if self.before is None else [(0, self.before), (self.steps, self)]
 
     @property
     def streams(self) -> tuple[Stream, ...]:

@@ -64,7 +64,7 @@ class ColumnMap:
     ignore, join : tuple of str
         Columns or languages that are none, and tables with a row a run.
     unit, ratio_unit, decimal : str
-        How losses, ratios and numbers are written.
+        How losses (nats where it is empty), ratios and numbers are written.
     bytes_per_token : float or dict, optional
         Mean bytes of a token of the validation text, for all targets or each; for bits per byte.
     files : tuple of Origin
@@ -75,7 +75,7 @@ class ColumnMap:
     languages: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     join: tuple[str, ...] = ()
-    unit: str = "nats"
+    unit: str = ""
     ratio_unit: str = "fraction"
     decimal: str = "."
     bytes_per_token: float | Mapping[str, float] | None = None
@@ -110,7 +110,7 @@ class ColumnMap:
             {str(old): str(new) for old, new in found.get("languages", {}).items()},
             _listed(found.get("ignore", ())),
             _listed(found.get("join", ())),
-            **{key: found.get(key, known[0]) for key, known in UNITS.items()},
+            **{key: found.get(key, "" if key == "unit" else known[0]) for key, known in UNITS.items()},
             bytes_per_token=size,
             files=files,
         )

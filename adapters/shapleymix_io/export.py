@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pprint import pformat
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -37,6 +37,8 @@ class Format:
         How the trainer draws.
     placed, splits : bool
         Whether it needs paths, and whether it has a place for validation and tests.
+    staged : bool
+        Whether it has a place for successive blends.
     """
 
     name: ClassVar[str]
@@ -44,6 +46,7 @@ class Format:
     draws: ClassVar[Draws] = Draws("sequences of equal length")
     placed: ClassVar[bool] = True
     splits: ClassVar[bool] = False
+    staged: ClassVar[bool] = False
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """What the package takes from Python: keywords, or a document."""
@@ -58,7 +61,8 @@ class Format:
     def about(self, blend: Blend) -> str:
         """Comments: the unit, and of each language its share of tokens and how often it is seen."""
         size = "" if math.isnan(blend.asked.D) else f" of {format_size(blend.asked.D)}"
-        lines = [f"written by shapleymix export: weights are of {self.draws.unit}, for shares of its tokens{size}"]
+        whole = "its tokens" if blend.before is None else "the rest"
+        lines = [f"written by shapleymix export: weights are of {self.draws.unit}, for shares of {whole}{size}"]
         for name, ratio in blend.p.items():
             epochs = blend.epochs[name]
             lines.append(f"{name}  {ratio:.4%}" + ("" if math.isnan(epochs) else f"  {epochs:.3g} epochs"))
@@ -179,10 +183,22 @@ class LlamaFactory(Format):
 class Mosaic(Format):
     """The `streams` of a StreamingDataset, each with its proportion (never with repeat or choose), and `epoch_size`."""
 
-    name, title = "mosaic", "MosaicML Streaming and llm-foundry (streams, proportion)"
+    name, title, staged = "mosaic", "MosaicML Streaming and llm-foundry (streams, proportion)", True
     draws = Draws("samples", differ=True, packed=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
+        """Keywords of a StreamingDataset; of two phases the parts of llm-foundry's config that hold them.
+
+        Its `max_duration` must be the sum of the durations.
+        """
+        (duration, dataset), *later = [(f"{one.asked.D:.0f}tok", self._dataset(one)) for _, one in blend.stages]
+        if not later:
+            return dataset
+        schedule = [{"duration": length, "dataset": one} for length, one in later]
+        callbacks = {"curriculum_learning": {"duration": duration, "schedule": schedule}}
+        return {"train_loader": {"dataset": dataset}, "callbacks": callbacks}
+
+    def _dataset(self, blend: Blend) -> dict[str, Any]:
         """Keywords of a StreamingDataset; what lies elsewhere is remote."""
         streams = {
             one.name: {"remote" if "://" in one.paths[0] else "local": one.paths[0], "proportion": one.weight}
@@ -250,28 +266,32 @@ def dataloader(**options):
 class Nanotron(Format):
     """The data stage of a run on folders of tokens (Nanoset)."""
 
-    name, title = "nanotron", "nanotron (dataset_folder, dataset_weights)"
+    name, title, staged = "nanotron", "nanotron (dataset_folder, dataset_weights)", True
 
     def config(self, blend: Blend) -> dict[str, Any]:
-        """`data_stages` with one stage."""
-        folders, weights = ([s.paths[0] for s in blend.streams], [s.weight for s in blend.streams])
-        data = {"dataset": {"dataset_folder": folders, "dataset_weights": weights}, "seed": blend.asked.seed}
-        return {"data_stages": [{"name": "mixture", "start_training_step": 1, "data": data}]}
+        """`data_stages`, whose names differ, and whose steps count from 1."""
+        stages = []
+        for steps, one in blend.stages:
+            folders, weights = ([s.paths[0] for s in one.streams], [s.weight for s in one.streams])
+            data = {"dataset": {"dataset_folder": folders, "dataset_weights": weights}, "seed": one.asked.seed}
+            name = "rest" if steps else "mixture"
+            stages.append({"name": name, "start_training_step": steps + 1, "data": data})
+        return {"data_stages": stages}
 
 
 class Levanter(Format):
     """The data section of a run, which deals out whole samples to blocks of 2,048 and rounds down."""
 
-    name, title, placed, splits = "levanter", "levanter (data.train_weights)", False, True
+    name, title, placed, splits, staged = "levanter", "levanter (data.train_weights)", False, True, True
     draws = Draws("sequences of equal length", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
-        """`data`; the configs hold the paths where they are known."""
+        """`data`; the configs hold the paths where they are known, and weights of two phases stand behind steps."""
         valid = {one.name: {"validation_urls": list(one.paths)} for one in blend.parts.get("valid", ())}
-        configs = {
-            one.name: {"train_urls": list(one.paths), **valid.get(one.name, {})} for one in blend.streams if one.paths
-        }
-        return {"data": {**({"configs": configs} if configs else {}), "train_weights": blend.weights}}
+        streams = {one.name: one for _, stage in blend.stages for one in stage.streams if one.paths}
+        configs = {name: {"train_urls": list(one.paths), **valid.get(name, {})} for name, one in streams.items()}
+        (_, weights), *later = stages = [[steps, one.weights] for steps, one in blend.stages]
+        return {"data": {**({"configs": configs} if configs else {}), "train_weights": stages if later else weights}}
 
     def warnings(self, blend: Blend) -> list[str]:
         """Languages of which a block has none, or over 5% fewer than it should."""
@@ -384,6 +404,7 @@ def export(
     mean_tokens: Amounts | None = None,
     available: Amounts | None = None,
     D: float | str | None = None,
+    batch_tokens: float | str | None = None,
     seed: int = 0,
     ignore_bounds: bool = False,
 ) -> Export:
@@ -404,6 +425,9 @@ def export(
         Unique tokens, instead of those that the mixture was optimised for. The table of paths takes precedence.
     D : float or str, optional
         Tokens of the run, in place of those the mixture was optimised for.
+    batch_tokens : float or str, optional
+        Tokens of a step. Of a run already begun what it has read and the rest are then written as phases, where the
+        trainer takes such (nanotron, levanter, mosaic for llm-foundry); else the rest alone.
     seed : int
         Seed of the trainer's draws, where the format has a place for it.
     ignore_bounds : bool
@@ -433,6 +457,17 @@ def export(
     lengths = _amounts(mean_tokens, p, "mean_tokens", parse_budget)
     asked = Asked(p, budget, seed, known, lengths, own, most, least, ignore_bounds)
     blend = blend_of(asked, form.draws, corpora, splits=form.splits)
+    read = np.nan_to_num(np.array([*_of_mixture(mixture, p, "read", 0.0).values()]))
+    if batch_tokens is not None and not read.any():
+        raise UsageError("batch_tokens divides the phases of a run already begun: this mixture is of a whole one")
+    steps = round(read.sum() / parse_size(batch_tokens, "batch_tokens")) if batch_tokens is not None else 0
+    if steps and form.staged:
+        first = replace(asked, p=dict(zip(p, (read / read.sum()).tolist(), strict=True)), D=read.sum())
+        first = replace(first, max_epochs=dict.fromkeys(p, math.inf), min_tokens=dict.fromkeys(p, 0.0))
+        other = replace(asked, seed=seed + 1)  # by the same seed a corpus would give the same samples again
+        blend = replace(blend, asked=other, before=blend_of(first, form.draws, corpora), steps=steps)
+    elif read.any():
+        blend.notes.append("the file holds what is still to be read, for a run that goes on from its checkpoint")
     streams = [stream for part in blend.parts.values() for stream in part]
     faults = [Fault(told, Location(corpora.origin), one.name) for one in streams if (told := form.problem(one))]
     if faults:

@@ -11,6 +11,7 @@ import polars as pl
 
 from shapleymix_io.column_map import LANG, PREFIXES, SINGLE, ColumnMap, matches
 from shapleymix_io.table import Table
+from shapleymix_io.tools import OLMIX
 
 _CUTS = re.compile(r"([/_.\-:| \[\]()]+)")
 _STEPS = {"step", "steps", "globalstep", "trainstep", "trainingstep", "iteration", "iterations", "iter"}
@@ -173,8 +174,10 @@ def _units(table: Table, read: Mapping[str, str], how: ColumnMap, odd: Collectio
     """The unit that the name of losses speaks of, and that of ratios by their sums."""
     units: dict[str, object] = {}
     unit = next((_LOSS[word] for word in _words(read.get("loss", "")) & {*_LOSS} if _LOSS[word] != "nats"), "nats")
-    if unit != how.unit == "nats":
+    if unit != "nats" and not how.unit:
         units = {"unit": unit, **({"bytes_per_token": "..."} if unit == "bpb" else {})}
+    elif table.kind == OLMIX and not how.unit:
+        units = {"unit": "..."}
     columns = [name for name in matches(read.get("p", ""), table.columns).values() if name not in odd]
     if LANG in read.get("p", "") and columns and how.ratio_unit == "fraction":
         cells = [table.numbers(name).fill_null(0.0).alias(name) for name in columns]

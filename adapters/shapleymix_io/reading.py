@@ -18,11 +18,13 @@ from shapleymix_io import tools
 from shapleymix_io.column_map import LANG, LONG, PREFIXES, SINGLE, ColumnMap, Map, One, matches
 from shapleymix_io.proposing import Proposal, counts_steps, proposed, refuse_summaries
 from shapleymix_io.sources import Source, joined, opened, read_table
-from shapleymix_io.table import HIDDEN, Table
+from shapleymix_io.table import HIDDEN, Swarm, Table
 
 ROUNDED = 5e-3
 """How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
 TEXTS = ("run", "seed", "split")
+_OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb --map bytes_per_token=4.2"}
+"""What olmix's files do not say of runs, as one would type it."""
 Sources = Source | Sequence[Source]
 
 
@@ -42,6 +44,8 @@ class Imported:
         What was left out or changed.
     files : tuple of Origin
         The files that were read, with their hashes.
+    swarm : Swarm, optional
+        What a configuration beside the runs says; its pull is in nats.
     """
 
     frame: pl.DataFrame
@@ -49,6 +53,7 @@ class Imported:
     taken: dict[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     files: tuple[Origin, ...] = ()
+    swarm: Swarm | None = None
 
 
 def proposal(sources: Sequence[Source], map: Map | None = None, join: Sequence[Source] = ()) -> Proposal:
@@ -107,6 +112,8 @@ def with_usual(table: Table, how: ColumnMap) -> ColumnMap:
     usual: dict[str, One] = {"run": "run", **tools.USUAL[table.kind]}
     if "D" in table.columns or usual.get("D") not in table.columns:
         usual.pop("D", None)
+    if table.swarm and table.swarm.D == table.swarm.D:
+        usual["D"] = table.swarm.D
     if "loss" in usual and not matches(str(usual["loss"]), table.columns):
         usual["loss"] = tools.ONE_LOSS.get(table.kind, "loss")
     return replace(how, columns={**usual, **how.columns})
@@ -190,8 +197,9 @@ class _Columns:
         ahead = {name: columns[name] for name in ("run", "N", "D") if name in columns}
         named = {f"{PREFIXES[key]}{label}": one for key, part in parts.items() for label, one in part.items()}
         frame = pl.DataFrame({**ahead, **named, **columns})
-        files = (*self.table.files, *self.how.files)
-        return Imported(frame, self.table.origin, self.taken, tuple(self.notices), files)
+        files, swarm = (*self.table.files, *self.how.files), self.table.swarm
+        swarm = swarm and replace(swarm, kl=swarm.kl * self._nats())
+        return Imported(frame, self.table.origin, self.taken, tuple(self.notices), files, swarm)
 
     def _single(self, key: str) -> One | None:
         """The column of one key; a tool's own columns are taken by name alone where they are of a joined table."""
@@ -271,10 +279,14 @@ class _Columns:
         """A fault for all that a log needs and has not; D may be the sum of tokens."""
         there = {"N": "N" in columns, "D": "D" in columns or bool(found["tokens"])}
         there |= {"p": bool(found["p"] or found["tokens"]), "loss": bool(found["loss"])}
+        there |= {"unit": bool(self.how.unit) or self.table.kind != tools.OLMIX}
         lacking = [key for key, is_there in there.items() if not is_there]
         if lacking and not self.table.faults:
             pairs = " ".join(f"--map {key}=..." for key in lacking)
             hint = f"list the columns with --show, and map them: {pairs}; or join a table that has it (--join)"
+            if self.table.kind == tools.OLMIX:
+                pairs = " ".join(f"--map {_OLMIX_LACKS.get(key, f'{key}=...')}" for key in lacking)
+                hint = f"olmix's files do not say it; with the numbers of your runs, add {pairs}"
             self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=hint)
 
     def _ratios(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
@@ -291,19 +303,24 @@ class _Columns:
 
     def _in_nats(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """Losses in nats a token."""
-        unit, known = self.how.unit, self.how.bytes_per_token
+        unit, known = self.how.unit or "nats", self.how.bytes_per_token
         if isinstance(known, Mapping) and (odd := [name for name in found if name not in known]):
             raise UsageError(f"map: bytes_per_token has no number of {odd[0]!r}", hint="give each target its number")
         least, nats = (1.0 if unit == "perplexity" else 0.0), {}
         for name, values in found.items():
-            size = known[name] if isinstance(known, Mapping) else known or 1.0
             for row in (values <= least).fill_null(False).arg_true():
                 message = f"the loss of {name} is {values[row]:g}, expected more than {least:g}"
                 self.table.fault(message, None, row)
-            scaled = values * (math.log(2) * size if unit in ("bits", "bpb") else 1.0)
-            nats[name] = values.log() if unit == "perplexity" else scaled
+            nats[name] = values.log() if unit == "perplexity" else values * self._nats(name)
         self.notices += [f"losses were read as {unit}, and are nats now"] if unit != "nats" else []
         return nats
+
+    def _nats(self, target: str | None = None) -> float:
+        """Nats of a unit of a target's loss; without one in the mean of all."""
+        known = self.how.bytes_per_token
+        sizes = known if isinstance(known, Mapping) else {target: known or 1.0}
+        size = float(np.mean([*sizes.values()])) if target is None else sizes[target]
+        return math.log(2) * size if self.how.unit in ("bits", "bpb") else 1.0
 
     def _with_losses(self, loss: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """The losses of rows that have one: crashed runs, and steps at which none was measured, are left out."""

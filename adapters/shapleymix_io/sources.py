@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+import yaml
 
 from shapleymix.errors import DataError, Location, did_you_mean
 from shapleymix.files import Origin, read_once
 from shapleymix.tables.sheets import PARQUET, parquet_of, text_of
+from shapleymix.tables.words import format_size
 from shapleymix_io import tools
-from shapleymix_io.table import FILE, HIDDEN, LINE, Table, flat, loaded, parse_csv, parse_json, table_of
+from shapleymix_io.table import FILE, HIDDEN, LINE, Swarm, Table, flat, loaded, parse_csv, parse_json, table_of
 
 Source = str | os.PathLike[str] | pl.DataFrame
 IDS = ("run", "run_id")
@@ -23,6 +27,10 @@ _ENDS = (("Name", "State"), ("run_id", "status"))
 _GOOD = ("finished", "success", "completed", None)
 _ID = f"{HIDDEN}id"
 _HOLDS = "a folder may hold TensorBoard events, MLflow's runs, or the ratios.csv and metrics.csv of olmix"
+_YAML, _META = (".yaml", ".yml"), "meta.json"
+"""How olmix's configurations end, and what a published swarm has in place of one."""
+_NO_NUMBERS = ("name", "index", "column 1", "Unnamed: 0")
+"""Columns of olmix's tables that are no numbers of a run; the last two are an index of pandas, whose name is empty."""
 
 
 def opened(sources: Sequence[Source]) -> Table:
@@ -69,29 +77,99 @@ def _opened(source: Source) -> Table:
     path = Path(base if os.path.exists(base) and not os.path.exists(name) else name)
     if address := tools.store_of(path):
         return tools.read_mlflow(f"{address}#{experiment}", os.fspath(path))
+    if path.suffix in _YAML:
+        config, origin = _config(path)
+        return _swarm(config, origin, *(_part(config, "swarm").get(name) for name in ("ratios", "metrics")))
     return _folder(path) if path.is_dir() else read_table(name)
 
 
 def _folder(folder: Path) -> Table:
     if tools.event_folders(folder):
         return tools.read_tensorboard(folder)
-    if not ((folder / "ratios.csv").is_file() and (folder / "metrics.csv").is_file()):
-        raise DataError("is a folder that holds no runs", location=Location(os.fspath(folder)), hint=_HOLDS)
-    ratios, metrics = (_olmix(folder / f"{name}.csv", name) for name in ("ratios", "metrics"))
-    return replace(joined(metrics, ratios, "run"), kind=tools.OLMIX)
+    ratios, metrics, place = folder / "ratios.csv", folder / "metrics.csv", Location(os.fspath(folder))
+    if not (ratios.is_file() and metrics.is_file()):
+        raise DataError("is a folder that holds no runs", location=place, hint=_HOLDS)
+    known = [_config(path) for path in sorted(folder.iterdir()) if path.suffix in _YAML or path.name == _META]
+    fits = [one for one in known if "ratios" in _part(one[0], "swarm")]
+    found = fits or [one for one in known if "priors" in one[0]]
+    if len(found) > 1:
+        message = f"holds {len(found)} configurations: {', '.join(Path(origin.file).name for _, origin in found)}"
+        raise DataError(message, location=place, hint=f"name the one that is meant: {found[0][1].file}")
+    return _swarm(*(found[0] if found else ({}, Origin(os.fspath(folder), ""))), ratios, metrics)
 
 
-def _olmix(path: Path, name: str) -> Table:
-    """One of the two tables of olmix, whose columns are called `ratios:wiki`, and that of the ids `run`.
+def _config(path: Path) -> tuple[dict[str, Any], Origin]:
+    """What a file of olmix says; a `meta.json`, which is YAML too, is its priors alone."""
+    data, origin = read_once(path)
+    try:
+        found = yaml.safe_load(data)
+    except yaml.YAMLError as error:
+        raise DataError(f"is not valid YAML: {error}", location=Location(origin.file)) from error
+    found = found if isinstance(found, dict) else {}
+    return ({"priors": found} if "token_counts" in found else found), origin
 
-    Its leaves `dclm:art` are called `dclm/art`, as parts of a parent are.
+
+def _swarm(config: Mapping[str, Any], origin: Origin, ratios: Path | None, metrics: Path | None) -> Table:
+    """The runs of olmix's two tables, joined by their ids (olmix itself takes rows in order), and what it is asked.
+
+    Metrics are those of the tasks that the configuration names, and means over families of these where it fits such.
     """
+    if ratios is None or metrics is None:
+        hint = "give the configuration of olmix fit, or the folder that holds ratios.csv and metrics.csv"
+        raise DataError("names no ratios and metrics of a swarm", location=Location(origin.file), hint=hint)
+    tasks, dropped = _part(config, "eval").get("tasks") or {}, _part(config, "filtering").get("drop_metrics") or []
+    families = {name: list(one.values() if isinstance(one, dict) else one) for name, one in tasks.items()}
+    p, measured = _olmix(ratios), _olmix(metrics)
+    named = [one for names in families.values() for one in names] or measured.columns[1:]
+    kept = [one for one in named if one in measured.columns and one not in dropped]
+    if not (families and _part(config, "regression").get("aggregate_task_families")):
+        families = {one: [one] for one in kept}
+    numbers = measured.frame.with_columns(measured.numbers(one).alias(one) for one in kept)
+    measured.raise_faults()
+    parts = {f"metrics:{name}": [one for one in names if one in kept] for name, names in families.items()}
+    means = [pl.mean_horizontal(names, ignore_nulls=False).alias(name) for name, names in parts.items() if names]
+    p = replace(p, frame=p.frame.rename({one: f"ratios:{_leaf(one)}" for one in p.columns[1:]}))
+    table = joined(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
+    files = (*table.files, origin) if config else table.files
+    return replace(table, kind=tools.OLMIX, files=files, swarm=_said(config) if config else None)
+
+
+def _part(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return config.get(name) or {}
+
+
+def _leaf(name: str) -> str:
+    """A leaf `dclm:art` of olmix as a part of a parent is called here: `dclm/art`."""
+    return name.replace(":", "/")
+
+
+def _olmix(path: Source) -> Table:
+    """One of the two tables of olmix, with the ids first, as `run`, and without what is no number of a run."""
     table = read_table(path)
     key = _key(table)
-    columns = [one for one in table.columns if one not in (key, "name", "index")]
-    named = {one: f"{name}:{one.replace(':', '/')}" for one in columns}
-    frame = table.frame.select(pl.col(key).alias("run"), *columns, LINE)
-    return replace(table, frame=frame.rename(named))
+    columns = [one for one in table.columns if one not in (key, *_NO_NUMBERS)]
+    return replace(table, frame=table.frame.select(pl.col(key).alias("run"), *columns, LINE))
+
+
+def _said(config: Mapping[str, Any]) -> Swarm:
+    """The priors of a configuration, and its constraints, pull and weights as options of `optimize`."""
+    priors, limits, picked = (_part(config, name) for name in ("priors", "constraints", "filtering"))
+    tokens, prior = (_numbers(priors.get(name)) for name in ("token_counts", "relative_sizes"))
+    options = {}
+    if limits.get("enabled") and limits.get("target_tokens"):
+        target = format_size(float(limits["target_tokens"]))
+        options = {"-D": target, "--max-epochs": f"{limits.get('repetition_factor', 5):g}"}
+    for option, name, called in (("--weights", "obj_weights", str), ("--fix", "fixed_weight", _leaf)):
+        if found := _numbers(picked.get(name), called):
+            options[option] = ",".join(f"{label}={value:.6g}" for label, value in found.items())
+    kl = float(_part(config, "proposer").get("kl_reg") or 0)
+    return Swarm(tokens, prior, float(config.get("max_tokens") or math.nan), kl, options)
+
+
+def _numbers(given: Mapping[str, Any] | None, called: Callable[[str], str] = _leaf) -> dict[str, float]:
+    """Numbers by leaf, or as they are `called`; olmix also takes fractions such as `7/52.0`."""
+    parts = {called(name): str(value).split("/") for name, value in (given or {}).items()}
+    return {name: math.prod([float(top), *(1 / float(one) for one in below)]) for name, (top, *below) in parts.items()}
 
 
 def read_table(source: Source) -> Table:

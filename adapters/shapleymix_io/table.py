@@ -22,6 +22,27 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Swarm:
+    """What the configuration of a swarm says beside its runs.
+
+    Attributes
+    ----------
+    tokens, prior : dict of str to float
+        Unique tokens of each source, and ratios towards which the mixture is pulled; empty where it does not say.
+    D, kl : float
+        Tokens of each run (NaN where it does not say), and how strong the pull is, in the unit of the losses.
+    options : dict of str to str
+        Options of `optimize` that ask what the configuration asks.
+    """
+
+    tokens: Mapping[str, float]
+    prior: Mapping[str, float]
+    D: float
+    kl: float
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Table:
     """Cells, and where they are from; whoever reads a column writes down what is wrong in it.
 
@@ -37,6 +58,8 @@ class Table:
         The files that were read, with their hashes.
     homes : dict
         Of a column that was joined to the others: its file, its name there, and the column with its lines.
+    swarm : Swarm, optional
+        What a configuration beside the runs says.
     faults : list of Fault
         What is wrong so far, here and in tables that are made of this one; `raise_faults` tells all of it at once.
     """
@@ -47,6 +70,7 @@ class Table:
     notices: tuple[str, ...] = ()
     files: tuple[Origin, ...] = ()
     homes: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    swarm: Swarm | None = None
     faults: list[Fault] = field(default_factory=list)
 
     @property

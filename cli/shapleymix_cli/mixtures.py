@@ -108,7 +108,7 @@ def _sized(value: float, low: float, high: float) -> str:
 def _ratios(found: sm.Mixture) -> Table:
     """A row for each source, the largest first: its ratio and tokens, and its bounds and epochs where there are any.
 
-    Below them stand the sums of sources with one parent, such as `en/web` and `en/books`.
+    Below them stand the sums of sources with one parent or family, such as `en/web` and `en/books`.
     """
     from shapleymix.mixing.bounds import families_of
 
@@ -125,8 +125,10 @@ def _ratios(found: sm.Mixture) -> Table:
     if any(value == value for value in found.epochs.tolist()):
         columns["epochs"] = found.epochs.tolist()
     rows = {name: [values[place] for place in order] for name, values in columns.items()}
-    for parent, names in families_of(None, found.sources).items():
+    for parent, names in families_of(found.asked.get("languages"), found.sources).items():
         members = np.isin(found.sources, names)
+        if not 1 < members.sum() < len(members):
+            continue
         sums = {
             "source": f"{parent}, in all",
             "ratio": found.p[members].sum(),

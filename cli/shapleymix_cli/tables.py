@@ -20,7 +20,7 @@ _INSTALLED = Path(__file__).resolve().parent / "example"
 _CHECKOUT = Path(__file__).resolve().parents[2] / "fixtures"
 FILES = (
     "runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "paths.csv", "scores.csv", "wandb.csv",
-    "shapleymix.toml",
+    "shapleymix.toml", "olmix/ratios.csv", "olmix/metrics.csv", "olmix/fit.yaml", "olmix/paths.csv",
 )  # fmt: skip
 
 
@@ -31,12 +31,13 @@ def example(out: Output, folder: str) -> None:
     """Write small tables to try the program on: real runs of tiny models on five languages.
 
     A run log, coalition runs, a languages table, a transfer matrix measured within one run, paths of a corpus, scores
-    on tasks (made up), runs as W&B exports them, and a project file.
+    on tasks (made up), runs as W&B exports them, and a project file; below `olmix` a published swarm of that tool.
     """
     goal = Path(folder)
-    goal.mkdir(parents=True, exist_ok=True)
+    (goal / "olmix").mkdir(parents=True, exist_ok=True)
     for name in FILES:
-        source = _INSTALLED / name if _INSTALLED.is_dir() else _CHECKOUT / f"multilingual5_{name}"
+        named = name if "/" in name else f"multilingual5_{name}"
+        source = _INSTALLED / name if _INSTALLED.is_dir() else _CHECKOUT / named
         content, copy = source.read_bytes(), goal / name
         if not (copy.is_file() and copy.read_bytes() == content):
             atomic_write(copy, content, force=out.force)

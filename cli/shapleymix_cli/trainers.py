@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,21 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix.files import atomic_write, read_json
+from shapleymix.files import atomic_write, read_json, write_json
 from shapleymix.tables.mixtures import parse_mixture
-from shapleymix_cli.console import Output, Part, Table, Whole, section
+from shapleymix.tables.sheets import write_table
+from shapleymix.tables.words import parse_size
+from shapleymix_cli.console import Output, Part, Table, Whole, section, size
 from shapleymix_cli.inputs import load
 from shapleymix_cli.making import argument, command, option, output
 
 if TYPE_CHECKING:
     from shapleymix_io import Export
     from shapleymix_io.proposing import Proposal
+    from shapleymix_io.table import Swarm
 
 
 @command(
     "shapleymix import example/wandb.csv --show",
     "shapleymix import example/wandb.csv --write-map map.toml",
     "shapleymix import example/wandb.csv --map map.toml -o imported.csv",
+    "shapleymix import example/olmix --map N=30M --map D=3B --map unit=bpb --map bytes_per_token=4.2 -o swarm.csv",
 )
 @argument("sources", "SOURCE...")
 @option("--map FILE.toml|KEY=VALUE", "Which column is what; repeatable.", multiple=True)
@@ -39,7 +44,8 @@ def import_(
     """Read the runs that other tools keep, and write them as a run log.
 
     SOURCE is a table (CSV, Parquet, JSON), the trainer_state.json of Hugging Face, a log of Megatron, a folder of
-    TensorBoard events or of olmix, an MLflow store (sqlite:///mlflow.db, mlruns, a server) or wandb:ENTITY/PROJECT.
+    TensorBoard events, a swarm of olmix (its folder, or the YAML of its fit), an MLflow store (sqlite:///mlflow.db,
+    mlruns, a server) or wandb:ENTITY/PROJECT.
 
     --map says which column is what: run=Name, 'loss=eval/loss/{lang}', p.en=w_en, N=97.6k, 'D=_step*512k'. {lang}
     stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique, weight, split, seed; language,
@@ -62,11 +68,32 @@ def import_(
         out.used(one.file, one.sha256)
     runs = sm.read_runs(log.frame, origin=log.origin)
     out.note([*log.notices, *runs.notices])
+    following = _after_swarm(out, log.swarm, runs) if log.swarm and out.path else []
     out.save(runs)
     counts = {"runs": len({*runs.runs}), "rows": len(runs), "losses": int(runs.measured.sum())}
-    told = {"extent": runs.extent, "taken": log.taken, "notices": log.notices}
+    told = {"extent": runs.extent, "taken": log.taken, "notices": log.notices, "next": following}
     document = {"kind": "import", **counts, **told, "provenance": out.provenance()}
-    out.emit(document, lambda: _taken(runs.extent, log.taken))
+    ahead = ["", "Next:", *(Whole(f"  {one}") for one in following)] if following else []
+    out.emit(document, lambda: [*_taken(runs.extent, log.taken), *ahead])
+
+
+def _after_swarm(out: Output, swarm: Swarm, runs: sm.RunLog) -> list[str]:
+    """Write the priors of a swarm beside its log, and the commands that ask what its configuration asks."""
+    stem = os.path.splitext(str(out.path))[0]
+    budget = {"-N": runs.N.max(), "-D": runs.D.max()}
+    exact = {name: size(one) if parse_size(size(one)) == one else f"{one:.0f}" for name, one in budget.items()}
+    options = {**exact, **swarm.options}
+    if swarm.tokens:
+        options["--languages"] = f"{stem}.languages.csv"
+        table = {"language": list(swarm.tokens), "available_tokens": list(swarm.tokens.values())}
+        write_table(table, options["--languages"], force=out.force)
+    if swarm.kl:
+        options |= {"--anchor": f"{stem}.prior.json" if swarm.prior else "natural", "--kl": f"{swarm.kl:.4g}"}
+    if swarm.kl and swarm.prior:
+        write_json(swarm.prior, options["--anchor"], force=out.force)
+    asked = [word for pair in options.items() for word in pair]
+    fit = ["shapleymix", "fit", str(out.path), "-o", "fit.json"]
+    return [shlex.join(fit), shlex.join(["shapleymix", "optimize", "fit.json", *asked, "-o", "mix.json"])]
 
 
 def _proposal_view(found: Proposal, sources: list[str], join: list[str]) -> list[Part]:

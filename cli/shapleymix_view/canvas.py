@@ -163,11 +163,12 @@ def panels(figure: Figure, count: int) -> list[Axes]:
 
 
 def bars(
-    axes: Axes, names: Sequence[str], values: np.ndarray, low: np.ndarray, high: np.ndarray, room: int = 0
-) -> None:
-    """Lying bars with their intervals, the first on top; as thin as if there were at least `room` of them."""
+    axes: Axes, names: Sequence[str], values: np.ndarray, low: np.ndarray, high: np.ndarray, room: int = 0,
+    sums: Sequence[int] = (),
+) -> None:  # fmt: skip
+    """Lying bars with their intervals, the first on top, `sums` in grey; as thin as if there were at least `room`."""
     places = np.arange(len(names))
-    axes.barh(places, values, color=ACCENT, height=0.7)
+    axes.barh(places, values, color=[FAINT if place in sums else ACCENT for place in places.tolist()], height=0.7)
     known = np.isfinite(low) & np.isfinite(high)
     spread = np.abs(np.stack([values - low, high - values])[:, known])
     axes.errorbar(values[known], places[known], xerr=spread, fmt="none", ecolor=INK, elinewidth=0.9, capsize=2)

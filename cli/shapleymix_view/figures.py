@@ -15,6 +15,7 @@ from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.records import FloatArray
 from shapleymix.tables.words import format_size
 from shapleymix_view.canvas import ACCENT, COLOURS, FAINT, INK, MARKS, Picture, bars, panels, picture, readable_on
+from shapleymix_view.question import rows_of, summed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,7 +154,7 @@ def plot_downstream(tasks: Downstream) -> Picture:
 
 
 MOST_NUMBERS = 12
-"""Up to so many sources and targets, each cell shows its number."""
+"""Up to so many sources and targets, each cell shows its number; of more, parents stand for their sources."""
 
 
 def plot_transfer(matrix: TransferMatrix, other: TransferMatrix | None = None) -> Picture:
@@ -164,6 +165,8 @@ def plot_transfer(matrix: TransferMatrix, other: TransferMatrix | None = None) -
     matrix, other : TransferMatrix
         What each source (row) does for each target (column).
     """
+    folded = summed(matrix) if other is None and max(matrix.nsv.shape) > MOST_NUMBERS else None
+    matrix = folded or matrix
     shown = [matrix] if other is None else [matrix, other.aligned(matrix.sources, matrix.targets)]
     raw = all(one.sv is not None for one in shown)
     values = [np.asarray(one.sv if raw else one.nsv) for one in shown]
@@ -177,6 +180,7 @@ def plot_transfer(matrix: TransferMatrix, other: TransferMatrix | None = None) -
     unit = "nats of loss drop" if raw else "normalised Shapley values"
     caption = (
         f"What each source (row) does for each target (column), {unit}; colours end at the largest off the diagonal."
+        f"{' Of parents: sums over their sources, means over their targets.' if folded else ''}"
     )
     rows = [(s, t) for s in matrix.sources for t in matrix.targets]
     table = {"source": [s for s, _ in rows], "target": [t for _, t in rows]}
@@ -228,24 +232,45 @@ def _heat_map(axes: Axes, values: FloatArray, matrix: TransferMatrix, top: float
 
 SMALL, MOST_BARS = 0.005, 16
 """Of more sources than `MOST_BARS`, those with a smaller ratio are drawn as one bar."""
+MOST_CHILDREN = 4
+"""Of a parent among more than `MOST_BARS` sources, the largest ones that have a bar."""
+
+
+def _bars_of(mixture: Mixture) -> list[tuple[str, list[int]]]:
+    """The bars from the top on: each source; below the sum of a parent its sources; and small ones as one."""
+    p, many = mixture.p, len(mixture.sources) > MOST_BARS
+    found, small = [], []
+    for name, places in sorted(
+        rows_of(mixture.asked.get("languages"), mixture.sources), key=lambda row: -p[row[1]].sum()
+    ):
+        if len(places) == 1:
+            (small if many and p[places[0]] < SMALL else found).append((name, places))
+            continue
+        order = sorted(places, key=lambda place: -p[place])
+        shown = order if not many or len(order) <= MOST_CHILDREN + 1 else order[:MOST_CHILDREN]
+        found += [(f"{name}, in all", places), *((mixture.sources[place], [place]) for place in shown)]
+        if rest := order[len(shown) :]:
+            found.append((f"{len(rest)} others of {name}", rest))
+    return found + ([(f"{len(small)} others", [place for _, (place,) in small])] if small else [])
 
 
 def plot_mixture(mixture: Mixture) -> Picture:
-    """Ratios with intervals and caps, the largest on top, and the gain over each rival."""
-    order = np.argsort(-mixture.p, kind="stable")
-    shown = order if len(order) <= MOST_BARS else order[mixture.p[order] >= SMALL]
-    names = [mixture.sources[i] for i in shown]
-    values, low, high = mixture.p[shown], mixture.p_low[shown], mixture.p_high[shown]
-    if len(shown) < len(order):
-        names.append(f"{len(order) - len(shown)} others")
-        values = np.append(values, mixture.p.sum() - values.sum())
-        low, high = np.append(low, np.nan), np.append(high, np.nan)
+    """Ratios with intervals and caps, the largest on top, sums in grey, and the gain over each rival."""
+    drawn = _bars_of(mixture)
+    names, values = [name for name, _ in drawn], np.array([mixture.p[places].sum() for _, places in drawn])
+    alone = {row: places[0] for row, (_, places) in enumerate(drawn) if len(places) == 1}
+    spread = np.full((2, len(drawn)), np.nan)
+    spread[:, list(alone)] = mixture.p_low[list(alone.values())], mixture.p_high[list(alone.values())]
+    low, high = spread
+    sums = [row for row in range(len(drawn)) if row not in alone]
+    caps = {row: mixture.caps[place] for row, place in alone.items() if mixture.caps[place] < 1}
     rivals = [one for one in mixture.baselines if np.isfinite(one.gain)]
 
     def draw(figure: Figure) -> None:
         first, second = figure.subplots(1, 2, width_ratios=(3, 2)) if rivals else (figure.subplots(), None)
-        bars(first, names, values, low, high, len(rivals))
-        _caps(first, mixture, shown)
+        bars(first, names, values, low, high, len(rivals), sums)
+        for row, cap in caps.items():
+            first.plot([cap] * 2, [row - 0.4, row + 0.4], color="#c2410c", linewidth=1.4)
         first.set_xlabel("ratio")
         if second is not None:
             gain, worst, best = np.array([(one.gain, one.gain_low, one.gain_high) for one in rivals]).T
@@ -253,7 +278,8 @@ def plot_mixture(mixture: Mixture) -> Picture:
             second.axvline(0, color=INK, linewidth=0.6)
             second.set_xlabel("gain" if mixture.measure == "error" else "gain, nats")
 
-    limits = " and caps (red ticks)" if (mixture.caps[shown] < 1).any() else ""
+    limits = " and caps (red ticks)" if caps else ""
+    limits += " (grey bars are sums)" if sums else ""
     right = "; on the right what it gains over other mixtures" if rivals else ""
     caption = (
         f"The mixture for N = {format_size(mixture.N)}, D = {format_size(mixture.D)}, with {mixture.level:.0%} "
@@ -261,12 +287,6 @@ def plot_mixture(mixture: Mixture) -> Picture:
     )
     table = {"source": names, "p": values.tolist(), "low": low.tolist(), "high": high.tolist()}
     return picture("mixture", 1.1 + 0.22 * max(len(names), len(rivals)), draw, caption, table)
-
-
-def _caps(axes: Axes, mixture: Mixture, shown: np.ndarray) -> None:
-    for place, i in enumerate(shown.tolist()):
-        if mixture.caps[i] < 1:
-            axes.plot([mixture.caps[i]] * 2, [place - 0.4, place + 0.4], color="#c2410c", linewidth=1.4)
 
 
 def plot_frontier(frontier: Frontier) -> Picture:

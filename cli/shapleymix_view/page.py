@@ -27,7 +27,7 @@ from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.words import format_size
 from shapleymix_view.markup import Child, Markup, bar, embedded, folded, node, percent, scatter, section, table
-from shapleymix_view.question import document, unmoved
+from shapleymix_view.question import document, rows_of, summed, unmoved
 
 SCRIPTS = ("solver.js", "page.js")
 MOST_WARNINGS, MOST_PANELS, SHADES = 3, 24, 4
@@ -162,21 +162,8 @@ def _panel(reason: str) -> Iterator[Markup]:
 
 def _optimum(best: Mixture) -> Markup:
     """The mixture with its proof, what bounds cost, and what it gains."""
-    order = np.argsort(-best.p, kind="stable").tolist()
-    top = float(max(np.nanmax(np.append(best.p_high, 0)), best.p.max()))
-    spans: list[tuple[float, float]] = list(zip(best.p_low.tolist(), best.p_high.tolist(), strict=True))
-    ratios: dict[str, Sequence[object]] = {
-        "source": [best.sources[i] for i in order],
-        "ratio": [float(best.p[i]) for i in order],
-        "interval": [spans[i] for i in order],
-        "": [bar(float(best.p[i]), spans[i], float(best.caps[i]), top) for i in order],
-        "floor": [float(best.floors[i]) or None for i in order],
-        "cap": [float(best.caps[i]) if best.caps[i] < 1 else None for i in order],
-    }
-    if np.isfinite(best.available).any():
-        ratios |= {"available": best.available[order].tolist(), "epochs": best.epochs[order].tolist()}
-    if best.read.any():
-        ratios |= {"read": best.read[order].tolist(), "rest": best.rest[order].tolist()}
+    rows = rows_of(best.asked.get("languages"), best.sources)
+    children = {name: [(best.sources[i], [i]) for i in places] for name, places in rows if len(places) > 1}
     noun = "error rate" if best.measure == "error" else "loss, nats"
     losses = {
         "target": best.targets,
@@ -191,11 +178,36 @@ def _optimum(best: Mixture) -> Markup:
         "optimum",
         f"The mixture for N = {format_size(best.N)}, D = {format_size(best.D)}",
         node("p", _objective(best), " ", proof),
-        table(ratios, f"Ratios with {best.level:.0%} intervals of the optimum"),
+        table(_ratios(best, rows), f"Ratios with {best.level:.0%} intervals of the optimum"),
+        *(folded(f"{name}: its {len(own)} sources", table(_ratios(best, own))) for name, own in children.items()),
         table(losses, f"Predicted {noun}, with intervals for one run"),
         *_against(best),
         folded("Notes", node("ul", [node("li", one) for one in best.notices])) if best.notices else None,
     )
+
+
+def _ratios(best: Mixture, rows: Sequence[tuple[str, list[int]]]) -> dict[str, Sequence[object]]:
+    """The columns of rows, the largest first; what is known of single sources alone is left out of sums."""
+    rows = sorted(rows, key=lambda row: -best.p[row[1]].sum())
+    places, p = [one for _, one in rows], [float(best.p[one].sum()) for _, one in rows]
+    single = [one[0] if len(one) == 1 else None for one in places]
+    top = float(max(np.nanmax(np.append(best.p_high, 0)), *p))
+    spans = [(np.nan, np.nan) if i is None else (float(best.p_low[i]), float(best.p_high[i])) for i in single]
+    caps = [1.0 if i is None else float(best.caps[i]) for i in single]
+    columns: dict[str, Sequence[object]] = {
+        "source": [name if len(one) == 1 else f"{name}, in all" for name, one in rows],
+        "ratio": p,
+        "interval": spans,
+        "": [bar(*cells, top) for cells in zip(p, spans, caps, strict=True)],
+        "floor": [None if i is None else float(best.floors[i]) or None for i in single],
+        "cap": [cap if cap < 1 else None for cap in caps],
+    }
+    if np.isfinite(best.available).any():
+        available = np.array([best.available[one].sum() for one in places])
+        columns |= {"available": available.tolist(), "epochs": (np.array(p) * best.D / available).tolist()}
+    if best.read.any():
+        columns |= {name: [getattr(best, name)[one].sum() for one in places] for name in ("read", "rest")}
+    return columns
 
 
 def _objective(best: Mixture) -> str:
@@ -271,7 +283,14 @@ def _law(fit: Fit, compared: Comparison | None) -> Markup:
 
 
 def _transfer(matrix: TransferMatrix) -> Markup:
-    """The matrix as a table, coloured by the sign and size of its values."""
+    """The matrix as a table, and where it folds its parents before it."""
+    parents = summed(matrix)
+    whole = [_heat(matrix)] if parents is None else [_heat(parents), folded("Every source", _heat(matrix))]
+    return section("transfer", "Transfer between languages", *whole)
+
+
+def _heat(matrix: TransferMatrix) -> Markup:
+    """A matrix as a table, coloured by the sign and size of its values."""
     raw = matrix.sv is not None
     values = np.asarray(matrix.sv if raw else matrix.nsv)
     own = np.array([[source == target for target in matrix.targets] for source in matrix.sources])
@@ -280,7 +299,7 @@ def _transfer(matrix: TransferMatrix) -> Markup:
     columns = {"source": matrix.sources, **{name: values[:, j].tolist() for j, name in enumerate(matrix.targets)}}
     unit = "nats of loss drop" if raw else "normalised"
     caption = f"What each source (row) does for each target (column): Shapley values, {unit}"
-    return section("transfer", "Transfer between languages", table(columns, caption, colours))
+    return table(columns, caption, colours)
 
 
 def _shade(value: float, top: float) -> str:

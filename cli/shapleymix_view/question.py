@@ -6,7 +6,7 @@ core is asked at every budget of the grid. What it does not know is told instead
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import shapleymix as sm
 from shapleymix import Fit, Mixture
 from shapleymix.errors import InfeasibleError
 from shapleymix.files import Json, plain
+from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.polytope import REGIME
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
@@ -52,6 +53,29 @@ def opened(mixture: Mixture) -> dict[str, Any]:
     if isinstance(asked.get("downstream"), Mapping):
         asked["downstream"] = sm.Downstream.from_document(asked["downstream"])
     return {name: value for name, value in asked.items() if name not in ("what_if", "compare_to", "constraints")}
+
+
+def rows_of(languages: Json, names: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """Rows with the places of their names: where that halves them parents and families, and the other names alone."""
+    found: list[tuple[str, list[int]]] = []
+    alone = dict.fromkeys(range(len(names)))
+    for name, members in sorted(families_of(languages, names).items(), key=lambda one: -len(one[1])):
+        places = [place for place in alone if names[place] in members]
+        if 1 < len(places) == len(members) < len(names):
+            found.append((name, places))
+            alone = {place: None for place in alone if place not in places}
+    rows = [*found, *((names[place], [place]) for place in alone)]
+    return rows if 2 * len(rows) <= len(names) else [(name, [place]) for place, name in enumerate(names)]
+
+
+def summed(matrix: sm.TransferMatrix) -> sm.TransferMatrix | None:
+    """What parents do for parents, nats: sums over sources, means over targets; None where nothing folds."""
+    rows, columns = (rows_of(None, names) for names in (matrix.sources, matrix.targets))
+    if matrix.sv is None or (len(rows), len(columns)) == matrix.sv.shape:
+        return None
+    sums = np.stack([matrix.sv[places].sum(axis=0) for _, places in rows])
+    means = np.stack([sums[:, places].mean(axis=1) for _, places in columns], axis=1)
+    return sm.TransferMatrix.from_sv(means, [name for name, _ in rows], [name for name, _ in columns])
 
 
 def unmoved(fit: Fit, mixture: Mixture) -> str:
@@ -104,6 +128,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     }
     return {
         "sources": list(mixture.sources),
+        "rows": rows_of(mixture.asked.get("languages"), mixture.sources),
         "targets": list(mixture.targets),
         "sizes": sizes,
         "tokens": tokens,

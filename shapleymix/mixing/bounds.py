@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
+from shapleymix.files import Json
 from shapleymix.fitting.evidence import traceless
 from shapleymix.mixing.polytope import FIXED, GIVEN, KEPT, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray
@@ -141,9 +143,13 @@ def groups_of(
     return tuple(found)
 
 
-def families_of(languages: Languages | None, sources: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The sources of each family that a languages table names, and of each parent that names with a slash have."""
-    family = {} if languages is None else dict(zip(languages.names, languages.family, strict=True))
+def families_of(languages: Languages | Json, sources: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The sources of each family that a languages table names, and of each parent that names with a slash have.
+
+    The table may be as a record of an answer holds it.
+    """
+    known: Any = vars(languages) if isinstance(languages, Languages) else languages or {"names": (), "family": ()}
+    family = dict(zip(known["names"], known["family"], strict=True))
     found: dict[str, tuple[str, ...]] = {}
     for name in sources:
         parts = name.split("/")

@@ -15,7 +15,7 @@ from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
 from shapleymix.tables.words import Amounts, amounts, check_label, parse_size
 
-COLUMNS = ("language", "family", "available_tokens", "weight", "max_epochs", "bytes_per_token")
+COLUMNS = ("language", "family", "parent", "available_tokens", "weight", "max_epochs", "bytes_per_token")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Languages(Tabular, Shown):
     names : tuple of str (L,)
         Labels.
     family : tuple of str (L,)
-        Families; None where no family is given.
+        Families, or parents of sources within a language; None where none is given.
     available_tokens : array (L,)
         Unique tokens that are available; NaN where not known.
     weight : array (L,), optional
@@ -89,6 +89,8 @@ def languages_of(given: LanguagesSpec | None) -> Languages | None:
 def read_languages(table: Table) -> Languages:
     """Read a languages table: `language,family,available_tokens[,weight][,max_epochs][,bytes_per_token]`.
 
+    The column `family` may be called `parent`: both are the group that a language or a source belongs to.
+
     Raises
     ------
     DataError
@@ -102,7 +104,10 @@ def read_languages(table: Table) -> Languages:
         if name and (problem := check_label(name)):
             sheet.fault(f"the language {name!r} {problem}", row, "language")
     sheet.once(zip(names), "the language {!r}", "language", "give each language once")
-    families = sheet.texts("family", empty=True) if "family" in sheet.columns else ("",) * sheet.rows
+    group = next((name for name in ("parent", "family") if name in sheet.columns), None)
+    if group == "parent" and "family" in sheet.columns:
+        sheet.fault("a language has a family or a parent, which are the same group", None, "family", "keep one column")
+    families = sheet.texts(group, empty=True) if group else ("",) * sheet.rows
     weight = sheet.numbers("weight") if "weight" in sheet.columns else None
     size = _amounts_above_zero(sheet, "bytes_per_token") if "bytes_per_token" in sheet.columns else None
     if weight is not None:

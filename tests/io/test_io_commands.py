@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -11,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from cli_tools import Run, runner
@@ -64,6 +67,28 @@ def test_what_is_shown_reads_the_table(run: Run, tmp_path: Path) -> None:
     assert (again.code, "24 rows" in again.out) == (0, True)
     assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "runs.csv").read_bytes()
     assert sm.read_runs(tmp_path / "again.csv").targets == ("en", "de", "fr", "zh", "ja")
+
+
+def test_the_page_of_olmix_as_it_is_printed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the swarm's folder to a blend: within olmix's repetitions, pulled as its configuration says, and proved."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "cli/docs/olmix.md").read_text()
+    blocks = re.findall(r"^```console\n(.*?)^```", text, flags=re.M | re.S)
+    words = [shlex.split(one)[1:] for one in "".join(blocks).replace("\\\n", " ").splitlines()]
+    said = [run(*one) for one in words]
+    assert [one.code for one in said] == [0] * len(said), [one.err for one in said]
+    asked = [shlex.split(one)[1:] for one in said[1].out.splitlines() if one.startswith("  shapleymix")]
+    assert asked == words[2:4], "the commands that the import prints"
+    config, best = yaml.safe_load(Path("example/olmix/fit.yaml").read_text()), sm.Mixture.load("mix.json")
+    sizes, tokens = (
+        np.array([config["priors"][key][one] for one in best.sources]) for key in ("relative_sizes", "token_counts")
+    )
+    assert (best.p * 6e12 <= 4 * tokens * (1 + 1e-9)).all()
+    assert best.penalty == pytest.approx(0.05 * math.log(2) * 4.2 * np.sum(best.p * np.log(best.p / sizes)), rel=1e-3)
+    assert best.relative_gap < 1e-6
+    lines = [one.split() for one in Path("blend.txt").read_text().splitlines()]
+    assert [float(weight) for weight, _ in lines] == pytest.approx(best.p.tolist(), abs=1e-9)
+    assert all(name in path for name, (_, path) in zip(best.sources, lines, strict=True))
 
 
 @pytest.mark.parametrize("source", ["tensorboard", "megatron/mix-01.log", "mlflow_experiments.csv", "mlflow_sweep.csv"])

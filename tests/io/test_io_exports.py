@@ -17,6 +17,7 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from known_fits import KnownFit
 from shapleymix_io import export
 from shapleymix_io.blends import exact
 from shapleymix_io.export import FORMATS
@@ -95,6 +96,50 @@ def test_each_trainer_gets_its_own_form() -> None:
     remote = export({"en": 0.5, "de": 0.5}, "mosaic", paths={"en": "s3://b/en", "de": "d"}).config["streams"]
     assert remote == {"en": {"remote": "s3://b/en", "proportion": 0.5}, "de": {"local": "d", "proportion": 0.5}}
     assert export(THREE, "torchtitan", paths=PATHS).config["sources"][0]["infinite"]
+
+
+def phases_of(form: str, config: dict[str, Any], batch: float, whole: float) -> list[tuple[float, dict[str, float]]]:
+    """The tokens of each phase and its weights by path, as the trainer's own loader reads its config."""
+    if form == "mosaic":  # llm-foundry's CurriculumLearning: the durations add up to max_duration
+        first, (second,) = config["train_loader"]["dataset"], config["callbacks"]["curriculum_learning"]["schedule"]
+        lengths = [config["callbacks"]["curriculum_learning"]["duration"], second["duration"]]
+        parts = [
+            {one["local"]: one["proportion"] for one in part["streams"].values()} for part in (first, second["dataset"])
+        ]
+        return list(zip([float(one.removesuffix("tok")) for one in lengths], parts, strict=True))
+    if form == "levanter":  # steps count from 0
+        urls = {name: one["train_urls"][0] for name, one in config["data"]["configs"].items()}
+        stages = [
+            (step, {urls[name]: one for name, one in part.items()}) for step, part in config["data"]["train_weights"]
+        ]
+    else:  # nanotron wants names that differ and a first step of 1
+        assert len({one["name"] for one in config["data_stages"]}) == 2
+        data = [one["data"]["dataset"] for one in config["data_stages"]]
+        parts = [dict(zip(one["dataset_folder"], one["dataset_weights"], strict=True)) for one in data]
+        stages = list(zip([one["start_training_step"] - 1 for one in config["data_stages"]], parts, strict=True))
+    (start, before), (turn, rest) = stages
+    assert start == 0
+    return [(turn * batch, before), (whole - turn * batch, rest)]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_both_phases_of_a_begun_run_read_what_the_whole_mixture_asks(form: str) -> None:
+    """To half a step: tokens by language over both phases are ratio times D; a trainer of one blend gets the rest."""
+    begun = sm.optimize(KnownFit(), "1B", "100B", after="en=0.7,de=0.3", trained="40B", available="fi=2B", max_epochs=2)
+    paths = {name: f"d/{name}" for name in begun.sources}
+    alone, found = (export(begun, form, paths=paths, **options) for options in ({}, {"batch_tokens": "4M"}))
+    if not FORMATS[form].staged:
+        assert (found.text, found.config) == (alone.text, alone.config)
+        assert any("still to be read" in one for one in found.notes)
+        return
+    assert alone.config != found.config
+    read = dict.fromkeys(paths.values(), 0.0)
+    for tokens, weights in phases_of(form, yaml.safe_load(found.text), 4e6, 1e11):
+        for path, weight in weights.items():
+            read[path] += tokens * weight
+    assert list(read.values()) == pytest.approx((begun.p * 1e11).tolist(), abs=2e6)
+    with pytest.raises(sm.UsageError, match="batch_tokens"):
+        export(THREE, form, paths=PATHS, batch_tokens=1)
 
 
 def test_splits_go_where_there_is_a_place_for_them() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
+import yaml
 from shapleymix_io import read
 from shapleymix_io.column_map import ColumnMap
-from shapleymix_io.reading import imported
+from shapleymix_io.reading import imported, proposal
 from shapleymix_io.tools import read_scores
 
 import shapleymix as sm
@@ -96,7 +100,7 @@ def test_a_csv_that_mlflow_wrote() -> None:
 def test_ratios_and_metrics_of_olmix(tmp_path: Path) -> None:
     """They are joined by their ids: olmix itself takes them in the order of their rows."""
     (tmp_path / "ratios.csv").write_text("run,name,index,dclm:art,wiki\na,A,0,0.25,0.75\nb,B,1,1,0\nc,C,2,0,1\n")
-    (tmp_path / "metrics.csv").write_text("run,name,index,arc_bpb,mmlu_bpb\nb,B,0,1.25,1\na,A,1,1.5,0.75\n")
+    (tmp_path / "metrics.csv").write_text(",run,name,index,arc_bpb,mmlu_bpb\n7,b,B,0,1.25,1\n8,a,A,1,1.5,0.75\n")
     log = log_of(tmp_path, ["N=30M", "D=3B", "unit=bpb", "bytes_per_token=4"])
     assert (log.sources, log.targets) == (("dclm/art", "wiki"), ("arc_bpb", "mmlu_bpb"))
     assert (log.runs, log.p.tolist()) == (("b", "a"), [[1, 0], [0.25, 0.75]])
@@ -110,6 +114,56 @@ def test_ratios_and_metrics_of_olmix(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         read(tmp_path, ["N=30M", "D=3B"])
     assert (Path(str(caught.value.location.file)).name, caught.value.location.line) == ("metrics.csv", 3)
+
+
+SWARM = Path(__file__).parents[2] / "fixtures/olmix"
+OWN = ["N=30M", "D=3B", "unit=bpb", "bytes_per_token=4.2"]
+
+
+def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the files themselves: means over families without what is dropped, priors, constraints and pull."""
+    found = imported([SWARM], ColumnMap.of(OWN))
+    config = yaml.safe_load((SWARM / "fit.yaml").read_text())
+    raw, p = pl.read_csv(SWARM / "metrics.csv"), pl.read_csv(SWARM / "ratios.csv")
+    named = {name: [one for one in tasks if "qasper" not in one] for name, tasks in config["eval"]["tasks"].items()}
+    nats = math.log(2) * 4.2
+    for name, tasks in named.items():
+        np.testing.assert_allclose(found.frame[f"loss_{name}"], raw[tasks].to_numpy().mean(axis=1) * nats, rtol=1e-12)
+    assert found.frame["p_health"].to_list() == pytest.approx(p["health"].to_list(), abs=1e-9)
+    swarm = found.swarm
+    assert swarm is not None
+    assert (swarm.tokens, swarm.prior) == (config["priors"]["token_counts"], config["priors"]["relative_sizes"])
+    assert swarm.kl == pytest.approx(0.05 * nats)
+    weights = [float(one.partition("=")[2]) for one in swarm.options["--weights"].split(",")]
+    assert weights == pytest.approx([7 / 52, 19 / 52, 26 / 52], abs=1e-6)
+    assert (swarm.options["-D"], swarm.options["--max-epochs"]) == ("6T", "4")
+    monkeypatch.chdir(SWARM)
+    assert imported(["fit.yaml"], ColumnMap.of(OWN)).frame.equals(found.frame), "its paths are of the working folder"
+    assert "unit" in proposal([SWARM]).entries
+    with pytest.raises(DataError) as caught:
+        read(SWARM)
+    assert all(f"--map {one}" in str(caught.value.hint) for one in OWN), "nothing in the folder says these"
+    for name in ("ratios.csv", "metrics.csv"):
+        shutil.copy(name, tmp_path)
+    config["priors"] = {"token_counts": {"dclm:health": 7, "wiki": "1/2"}}
+    config |= {"max_tokens": 5_000_000_000, "regression": None, "filtering": {"fixed_weight": {"dclm:art": 0.1}}}
+    config["filtering"]["obj_weights"] = {"squad:rc::gen2mc": 2}
+    (tmp_path / "generate.yaml").write_text("swarm: {seed: 1, variants: 4}\n")
+    (tmp_path / "a.yml").write_text(yaml.safe_dump(config))
+    own = imported([tmp_path], ColumnMap.of(["N=30M", "unit=bits"]))
+    assert own.swarm is not None
+    assert (own.swarm.tokens, own.swarm.options["--fix"]) == ({"dclm/health": 7, "wiki": 0.5}, "dclm/art=0.1")
+    assert own.swarm.options["--weights"] == "squad:rc::gen2mc=2", "a metric's name stays as it is"
+    assert (own.frame["D"][0], "loss_squad:rc::gen2mc" in own.frame.columns) == (5e9, True)
+    shutil.copy(tmp_path / "a.yml", tmp_path / "b.yaml")
+    with pytest.raises(DataError, match=r"a\.yml"):
+        read(tmp_path, OWN)
+    with pytest.raises(DataError, match="swarm"):
+        read(tmp_path / "generate.yaml", OWN)
+    (tmp_path / "b.yaml").write_text("a: [")
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, OWN)
+    assert Path(str(caught.value.location.file)).name == "b.yaml"
 
 
 def wandb_run(name: str, p: tuple[float, float], state: str = "finished") -> SimpleNamespace:

@@ -97,6 +97,27 @@ def test_many_sources_lie_in_order_and_small_ones_fold(mixture):
     assert room.width > 0.6, "the bars have most of the figure"
 
 
+def test_sources_fold_into_sums_of_their_parents(nested: sm.Mixture):
+    """By naive sums: 24 children of 3 parents, whose names have no slashes."""
+    found = plot(nested).columns()
+    bars = dict(zip(found["source"], found["p"], strict=True))
+    assert len(bars) == 3 * 6
+    for parent in ("en", "de", "fi"):
+        children = {name: p for name, p in nested.mixture.items() if name.startswith(parent)}
+        assert bars[f"{parent}, in all"] == pytest.approx(sum(children.values()))
+        shown = {name: p for name, p in bars.items() if name in children}
+        assert shown == dict(sorted(children.items(), key=lambda one: -one[1])[:4])
+        assert bars[f"4 others of {parent}"] == pytest.approx(sum(children.values()) - sum(shown.values()))
+    rng, names = np.random.default_rng(0), [name.replace("-", "/") for name in nested.sources]
+    matrix = sm.TransferMatrix.from_sv(rng.normal(size=(24, 24)), names, names)
+    folded = plot(matrix).columns()
+    assert len(folded["value"]) == 9
+    for source, target, value in zip(*(folded[key] for key in ("source", "target", "value")), strict=True):
+        rows, columns = ([i for i, name in enumerate(names) if name.startswith(one)] for one in (source, target))
+        assert value == pytest.approx(sum(matrix.sv[i, j] for i in rows for j in columns) / 8)
+    assert len(plot(matrix, matrix).columns()["value"]) == 24 * 24, "two are compared source by source"
+
+
 def test_what_has_no_figure_is_named(records):
     with pytest.raises(UsageError, match="has no figure"):
         plot("mixture.json")

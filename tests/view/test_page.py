@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from cli_tools import runner
 from page_tools import LANGUAGES, answers, data_of
+from shapleymix_cli.mixtures import mixture_view
 from shapleymix_view import report
 from shapleymix_view.canvas import luminance
 
@@ -114,6 +115,24 @@ def test_a_question_that_the_sliders_do_not_know_is_shown_without_them(real_fit)
     assert report(real_fit).notices
     with pytest.raises(UsageError, match="other sources"):
         report(real_fit, replace(found, sources=("a", "b", "c", "d", "e")))
+
+
+def test_parents_fold_and_open(nested_fit, nested, capsys):
+    """Each source is in one row, sums are sums, and nothing of the answer changes; the library's table has them too."""
+    page = report(nested_fit, nested)
+    rows = data_of(page)["rows"]
+    assert [name for name, _ in rows] == ["en", "de", "fi"]
+    assert sorted(place for _, places in rows for place in places) == [*range(24)]
+    assert_same(*answers(page, [{}]), nested)
+    shown = {name: float(value) for name, value in re.findall(r'row">(\w+), in all</th><td[^>]*>([.\d]+)', page.html)}
+    expected = {one: sum(p for name, p in nested.mixture.items() if name.startswith(one)) for one in ("en", "de", "fi")}
+    assert shown == pytest.approx(expected, abs=5e-5)
+    assert page.html.count("its 8 sources") == 3
+    view = mixture_view(nested, False)
+    table = next(part for part in view if hasattr(part, "columns")).columns
+    assert dict(zip(table["source"], table["ratio"], strict=True)) == pytest.approx(
+        {**nested.mixture, **{f"{one}, in all": value for one, value in expected.items()}}
+    )
 
 
 class Parsed(HTMLParser):

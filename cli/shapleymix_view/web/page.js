@@ -25,7 +25,7 @@ function sized(value) {
 
 const start = () => ({ ...data.start, weights: [...data.start.weights], caps: [...data.start.caps] });
 let [asked, answer, all] = [start(), null, false];
-const pins = [];
+const [pins, opened] = [[], new Set()];
 
 /** A law at a size and a number of tokens of the grid. */
 const lawAt = ({ n, d }) => ({ ...data.shared, ...data.budgets[n * data.tokens.length + d] });
@@ -151,18 +151,32 @@ function barOf(value, cap, top) {
   return make("svg", { class: "strip", ...shape }, ...parts);
 }
 
-/** The ratios by size; of many sources the small ones as one row, until all are asked for. */
+/** The ratios by size, of parents their sums, which open; of many rows the small ones as one, until all are asked for. */
 function ratiosOf({ p, upper }) {
-  const order = [...p.keys()].sort((a, b) => p[b] - p[a] || a - b),
-    tokens = data.tokens[asked.d];
-  const few = all || order.length <= MOST ? order : order.filter((i) => p[i] >= SMALL),
-    top = Math.max(...p);
-  const epochs = (i) => (data.available[i] ? ((p[i] * tokens) / data.available[i]).toFixed(2) : "–");
-  const rows = few.map((i) => [data.sources[i], p[i].toFixed(4), barOf(p[i], upper[i], top), epochs(i)]);
-  if (few.length < order.length) {
-    const rest = sum(order.filter((i) => !few.includes(i)).map((i) => p[i]));
-    rows.push([`${order.length - few.length} others`, rest.toFixed(4), barOf(rest, 1, top), ""]);
-  }
+  const share = (places) => sum(places.map((i) => p[i])),
+    bySize = (rows) => [...rows].sort((a, b) => share(b[1]) - share(a[1])),
+    order = bySize(data.rows),
+    few = all || order.length <= MOST ? order : order.filter(([, places]) => share(places) >= SMALL),
+    left = order.filter((row) => !few.includes(row)),
+    top = Math.max(...order.map(([, places]) => share(places)));
+  const cells = (name, places) => {
+    const [ratio, known] = [share(places), places.map((i) => data.available[i])],
+      epochs = known.every(Boolean) ? ((ratio * data.tokens[asked.d]) / sum(known)).toFixed(2) : "–";
+    return [name, ratio.toFixed(4), barOf(ratio, places.length > 1 ? 1 : upper[places[0]], top), epochs];
+  };
+  const rows = few.flatMap(([name, places]) => {
+    if (places.length === 1) return [cells(name, places)];
+    const [id, open] = [`parent-${name}`, opened.has(name)],
+      inner = open ? bySize(places.map((i) => [data.sources[i], [i]])) : [];
+    const click = () => {
+      if (!opened.delete(name)) opened.add(name);
+      refresh();
+      document.getElementById(id).focus();
+    };
+    const head = make("button", { type: "button", id, "aria-expanded": String(open), click }, `${name}, in all`);
+    return [cells(head, places), ...inner.map((row) => cells(...row))];
+  });
+  if (left.length) rows.push(cells(`${left.length} others`, left.flatMap(([, places]) => places)));
   const table = tableOf("The best mixture", ["source", "ratio", "", "epochs"], rows);
   if (order.length <= MOST) return [table];
   const flip = () => {

@@ -19,6 +19,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium (apt-get install chromium)")
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 N, D = 97_600, 2e6
+PARENTS = {"language": ["en", "de", "fr", "zh", "ja"], "parent": ["west", "west", "west", "east", "east"]}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def fit() -> sm.Fit:
 def page(request: pytest.FixtureRequest, fit: sm.Fit, tmp_path: Path) -> Iterator[Any]:
     """The page of an optimum, open; at the end nothing was said, and nothing asked for but the file."""
     path = tmp_path / "report.html"
-    report(fit, sm.optimize(fit, N, D, caps={"ja": 0.2})).save(path)
+    report(fit, sm.optimize(fit, N, D, caps={"ja": 0.2}, languages=PARENTS)).save(path)
     said: list[str] = []
     asked: list[str] = []
     with playwright.sync_playwright() as driver:
@@ -57,6 +58,21 @@ def test_the_pages_optimum_is_the_librarys(page: Any, fit: sm.Fit) -> None:
     assert (found["caps"]["ja"], found["weights"]["de"]) == (0.1, 0)
     wide = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert wide[0] <= wide[1], "nothing is wider than the screen"
+
+
+def test_a_parent_opens_to_its_sources_and_keeps_the_focus(page: Any, fit: sm.Fit) -> None:
+    best = sm.optimize(fit, N, D, caps={"ja": 0.2})
+    rows = page.locator("#panel table").first.locator("tbody tr")
+    assert rows.count() == 2
+    page.get_by_role("button", name="west, in all").press("Enter")
+    shown = [one.split("\t")[:2] for one in rows.all_inner_texts()]
+    found = {name.strip("▸▾ "): float(ratio) for name, ratio in shown}
+    west = {name: best.mixture[name] for name in ("en", "de", "fr")}
+    sums = {"west, in all": sum(west.values()), "east, in all": 1 - sum(west.values())}
+    assert found == pytest.approx(west | sums, abs=6e-5)
+    assert page.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
+    page.keyboard.press("Enter")
+    assert rows.count() == 2
 
 
 def answer(page: Any) -> dict[str, Any]:

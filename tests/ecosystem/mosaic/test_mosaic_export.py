@@ -11,8 +11,12 @@ pytest.importorskip("streaming")
 
 import yaml
 from blends import LANGUAGES, check_shares, written
+from known_fits import KnownFit
+from shapleymix_io import export
 from streaming import MDSWriter, Stream, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
+
+import shapleymix as sm
 
 pytestmark = pytest.mark.ecosystem
 TOKENS = 64
@@ -48,3 +52,25 @@ def test_the_streams_make_the_mixture(folders: dict[str, str], tmp_path: Path) -
     seen = Counter(sample["language"] for sample in dataset)
     assert seen.total() == SAMPLES
     check_shares({name: count * TOKENS for name, count in seen.items()})
+
+
+def test_both_phases_of_a_begun_run(folders: dict[str, str]) -> None:
+    """The datasets of llm-foundry's schedule draw the whole mixture together, each as many tokens as it lasts."""
+    best = sm.optimize(
+        KnownFit(), "1B", SAMPLES * TOKENS, after="en=0.75,de=0.25", trained=SAMPLES * TOKENS / 2, floors="fi=0.1"
+    )
+    paths = dict(zip(best.sources, list(folders.values()), strict=False))
+    config = export(best, "mosaic", paths=paths, mean_tokens=TOKENS, batch_tokens=TOKENS).config
+    (later,) = config["callbacks"]["curriculum_learning"]["schedule"]
+    seen: Counter[str] = Counter()
+    for duration, one in (
+        (config["callbacks"]["curriculum_learning"]["duration"], config["train_loader"]["dataset"]),
+        (later["duration"], later["dataset"]),
+    ):
+        clean_stale_shared_memory()
+        dataset = dataset_of(one)
+        assert len(dataset) * TOKENS == int(duration.removesuffix("tok"))
+        seen += Counter(sample["language"] for sample in dataset)
+    names = {Path(path).name: name for name, path in paths.items()}
+    shares = dict.fromkeys(best.sources, 0.0) | {names[name]: count / SAMPLES for name, count in seen.items()}
+    assert shares == pytest.approx(best.mixture, abs=2e-3)
