@@ -177,7 +177,7 @@ def _optimum(best: Mixture) -> Markup:
         ratios |= {"available": best.available[order].tolist(), "epochs": best.epochs[order].tolist()}
     if best.read.any():
         ratios |= {"read": best.read[order].tolist(), "rest": best.rest[order].tolist()}
-    noun = "error rate" if best.measure == "error" else "loss, nats"
+    noun = "error rate" if best.measure == "error" else f"loss, {best.unit}"
     losses = {
         "target": best.targets,
         noun: best.losses.tolist(),
