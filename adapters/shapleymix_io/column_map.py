@@ -19,11 +19,12 @@ from shapleymix.errors import UsageError, described, did_you_mean
 from shapleymix.files import Origin, is_table_name, read_toml
 from shapleymix.tables import sheets
 from shapleymix.tables.languages import column_of, read_languages
+from shapleymix.tables.runs import RECIPE
 from shapleymix.tables.words import parse_size
 from shapleymix_io.table import flat
 
 LANG = "{lang}"
-SINGLE = ("run", "N", "D", "weight", "split", "seed", "learning_rate")
+SINGLE = ("run", "N", "D", "weight", "split", "seed", "tokenizer", *RECIPE)
 """Keys of one column."""
 PREFIXES = {"p": "p_", "unique": "tokens_unique_", "tokens": "tokens_", "loss": "loss_"}
 """Keys of a column for each language, and what its name in a run log begins with."""

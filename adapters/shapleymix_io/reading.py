@@ -22,7 +22,7 @@ from shapleymix_io.table import HIDDEN, Table
 
 ROUNDED = 5e-3
 """How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
-TEXTS = ("run", "seed", "split")
+TEXTS = ("run", "seed", "split", "tokenizer")
 Sources = Source | Sequence[Source]
 
 

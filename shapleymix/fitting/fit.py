@@ -29,7 +29,7 @@ from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.languages import Languages, LanguagesSpec, Unit, languages_of, tokens_at_hand, unit_of
+from shapleymix.tables.languages import NATS, Languages, LanguagesSpec, Unit, languages_of, tokens_at_hand, unit_of
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_size, parse_level
@@ -205,7 +205,7 @@ class Fit(Tabular, Record):
     def _asked(
         self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray, level: float, unit: Unit
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Losses (R, K) in nats as the law gives them, as they are shown, and their ends (2, R, K), budget by budget."""
+        """Losses (R, K) in nats as the law gives them, and as they are shown, and their ends (2, R, K), each budget's."""
         _, first, place = np.unique(
             np.column_stack([N, D, np.nan_to_num(unique)]), axis=0, return_index=True, return_inverse=True
         )
@@ -250,7 +250,7 @@ class Fit(Tabular, Record):
     def losses(self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray | None = None) -> FloatArray:
         """Losses (R, K) in nats at points (R, M) at N and D (R,), also those that no model can have."""
         limits = np.full(p.shape, np.nan) if unique is None else unique
-        return self._asked(p, N, D, limits, LEVEL, Unit())[0]
+        return self._asked(p, N, D, limits, LEVEL, NATS)[0]
 
     def lacks(self) -> tuple[str, ...]:
         """What the intervals leave out, in words; nothing if the fit has replicates and held-out residuals."""

@@ -26,7 +26,7 @@ from shapleymix.laws.pieces import Pieces, effective, harmful
 from shapleymix.laws.task_curves import TaskCurves
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
-from shapleymix.tables.languages import Unit
+from shapleymix.tables.languages import NATS, Unit
 
 UNCALIBRATED = 0.05
 """Of the span of the calibrated losses: a loss further outside of it has a score that no run has shown."""
@@ -263,7 +263,7 @@ class Surface:
     known: Known
     score: Score | None = None
     places: IntArray | None = None  # (T,) of the tasks' languages among the law's targets
-    unit: Unit = Unit()
+    unit: Unit = NATS
 
     def read_in(self, unit: Unit) -> Surface:
         """The same losses in a unit; they must be in nats."""

@@ -158,6 +158,9 @@ class Unit(NamedTuple):
     per_nat: FloatArray | float = 1.0
 
 
+NATS = Unit()
+
+
 def unit_of(given: str, table: Languages | None, targets: Sequence[str]) -> Unit:
     """The unit of a word: `nats`, or `bpb` for bits a byte, which needs the table's `bytes_per_token`.
 
@@ -167,7 +170,7 @@ def unit_of(given: str, table: Languages | None, targets: Sequence[str]) -> Unit
         If it is another word, or the bytes per token of a target are not known.
     """
     if parse_choice(given, ("nats", "bpb"), "unit") == "nats":
-        return Unit()
+        return NATS
     size = column_of(table, "bytes_per_token", targets)
     faults = [
         Fault(f"the bytes per token of {target!r} are not known", hint="give a languages table with bytes_per_token")
