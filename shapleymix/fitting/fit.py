@@ -205,7 +205,7 @@ class Fit(Tabular, Record):
     def _asked(
         self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray, level: float, unit: Unit
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Losses (R, K) in nats as the law gives them, and as they are shown, and their ends (2, R, K), each budget's."""
+        """Losses (R, K) in nats as the law gives them, as they are shown, and their ends (2, R, K)."""
         _, first, place = np.unique(
             np.column_stack([N, D, np.nan_to_num(unique)]), axis=0, return_index=True, return_inverse=True
         )

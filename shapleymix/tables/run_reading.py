@@ -23,8 +23,8 @@ SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False"
 PREFIXES = (UNIQUE, LATE, "tokens_", "p_", "loss_")
 _SINGLE = ("run", "N", "D", "weight", "split", "seed", "schedule", "final", *RECIPE, "tokenizer")
 _NAMED_LIKE = (
-    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, schedule or final, "
-    "learning_rate, batch_tokens, tokenizer, tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
+    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokenizer, schedule or "
+    "final, learning_rate, batch_tokens, tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
 )
 _LOSS_HINT = "losses are nats per token; `shapleymix import` converts perplexity and bits"
 _UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million; `shapleymix import` multiplies columns"

@@ -269,9 +269,9 @@ def write_runs(log: RunLog, path: str | os.PathLike[str], *, force: bool = False
 def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
     """Several logs as one, with the columns of the first.
 
-    All must have one tokenizer, and the same sources and targets, in any order; where losses are optional, a log without any (a plan, a
-    table of points) has none of those of the others. Where two logs use one run id for different models (another N,
-    mixture or seed), the ids are prefixed with the names of their files.
+    All must have one tokenizer, and the same sources and targets, in any order; where losses are optional, a log
+    without any (a plan, a table of points) has none of those of the others. Where two logs use one run id for different
+    models (another N, mixture or seed), the ids are prefixed with the names of their files.
 
     Raises
     ------
