@@ -17,18 +17,18 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte and recipes took some 230 of them
     "shapleymix/[edfrs]*.py": 775,
-    "shapleymix/tables": 1_306,
+    "shapleymix/tables": 1_338,
     "shapleymix/game": 411,
     "shapleymix/laws": 1_327,
-    "shapleymix/fitting": 3_504,
-    "shapleymix/mixing": 2_407,
+    "shapleymix/fitting": 3_532,
+    "shapleymix/mixing": 2_405,
     "shapleymix/planning": 440,
-    "adapters/shapleymix_io": 1_400,
+    "adapters/shapleymix_io": 1_406,
     "adapters/shapleymix_irds": 4_524,
-    "adapters/shapleymix_sweep": 699,
-    "cli/shapleymix_cli": 1_620,
-    "cli/shapleymix_view": 930,
-    "tests": 15_940,
+    "adapters/shapleymix_sweep": 730,
+    "cli/shapleymix_cli": 1_628,
+    "cli/shapleymix_view": 934,
+    "tests": 16_046,
 }
 MOST_MODULES, MOST_SCRIPT = 126, 450
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

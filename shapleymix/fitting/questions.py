@@ -95,7 +95,7 @@ def _followed(N: FloatArray, values: FloatArray, what: str) -> list[str]:
     known = np.flatnonzero(np.isfinite(values))
     if not known.size or np.ptp(np.log(values[known])) <= SAME:
         return []
-    ends = [f"{values[row]:.2g} at N = {format_size(N[row])}" for row in known[np.argsort(N[known])][[0, -1]]]
+    ends = [f"{values[row]:.2g} at N = {format_size(N[row])}" for row in known[np.argsort(N[known])][[0, -1]].tolist()]
     return [
         f"{what} go with N, from {' to '.join(ends)}: the law takes what that does for the effect of N, so its "
         "predictions at other N are for runs whose recipe goes on like that"
