@@ -92,10 +92,10 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[
 
 def _followed(N: FloatArray, values: FloatArray, what: str) -> list[str]:
     """That each size (R,) has a recipe of its own, where the values (R,) say so."""
-    known = np.flatnonzero(np.isfinite(values))
-    if not known.size or np.ptp(np.log(values[known])) <= SAME:
+    known = sorted(np.flatnonzero(np.isfinite(values)).tolist(), key=lambda row: float(N[row]))
+    if not known or np.ptp(np.log(values[known])) <= SAME:
         return []
-    ends = [f"{values[row]:.2g} at N = {format_size(N[row])}" for row in known[np.argsort(N[known])][[0, -1]].tolist()]
+    ends = [f"{values[row]:.2g} at N = {format_size(float(N[row]))}" for row in (known[0], known[-1])]
     return [
         f"{what} go with N, from {' to '.join(ends)}: the law takes what that does for the effect of N, so its "
         "predictions at other N are for runs whose recipe goes on like that"
