@@ -376,8 +376,8 @@ def _template(command: str, sources: Sequence[str], recipe: Mapping[str, float],
         raise UsageError("the command lacks {out}, the folder that the run writes to", hint=f"for instance {DEFAULT}")
     for name in RECIPE:
         if (name in used) != (name in recipe):
-            hint = f"give {name} and a command with {{{name}}}, or neither"
-            raise UsageError(f"{name} and the command do not go together", hint=hint)
+            message = f"the command lacks {{{name}}}" if name in recipe else f"nothing says the {name} of the command"
+            raise UsageError(message, hint=f"give {name} and a command with {{{name}}}, or neither")
     if "model" in used and not named:
         hint = "name the sizes (tiny=23712,mini=97600), or give a command with {N}, as where sizes are scaled down"
         raise UsageError("{model} of the command is the name of a size, which these sizes have not", hint=hint)
