@@ -11,6 +11,7 @@ import pytest
 from known_fits import Bumpy
 
 import shapleymix as sm
+from shapleymix.errors import UsageError
 from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
 from shapleymix.mixing.problem import BELOW, problem
 
@@ -138,5 +139,7 @@ def test_a_law_without_pieces_is_searched_for_scores_too():
     found = sm.optimize(Bumpy(), N, D, downstream=score, allow_nonconvex=True)
     assert np.isnan(found.gap)
     assert found.p.sum() == pytest.approx(1)
+    with pytest.raises(UsageError):
+        problem(Bumpy(), N, D, downstream=score, unit="bpb")
     even = problem(Bumpy(), N, D, downstream=score).objective(np.full(4, 0.25))
     assert found.objective < even

@@ -28,7 +28,7 @@ CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte and recip
     "adapters/shapleymix_sweep": 730,
     "cli/shapleymix_cli": 1_628,
     "cli/shapleymix_view": 934,
-    "tests": 16_046,
+    "tests": 16_050,
 }
 MOST_MODULES, MOST_SCRIPT = 126, 450
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

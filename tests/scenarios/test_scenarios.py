@@ -138,7 +138,7 @@ def test_epochs_and_fewest_tokens(home: Path) -> None:
 
 def test_bits_a_byte_in_and_out(home: Path) -> None:
     sizes = {"en": 4.5, "de": 4.0, "fr": 4.2, "zh": 3.0, "ja": 3.3}
-    pl.DataFrame({"language": sizes, "bytes_per_token": sizes.values()}).write_csv(home / "sizes.csv")
+    pl.DataFrame({"language": [*sizes], "bytes_per_token": [*sizes.values()]}).write_csv(home / "sizes.csv")
     factor = {name: 1 / (np.log(2) * size) for name, size in sizes.items()}
     bits = [pl.col(f"loss_{name}") * one for name, one in factor.items()]
     pl.read_csv(home / "runs.csv").with_columns(bits).write_csv(home / "bits.csv")
