@@ -11,6 +11,7 @@ import pytest
 from known_fits import Bumpy
 
 import shapleymix as sm
+from shapleymix.errors import UsageError
 from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
 from shapleymix.mixing.problem import BELOW, problem
 
@@ -23,8 +24,10 @@ CASES = [
     {"groups": "zh+ja<=.3", "objective": "worst"}, {"groups": "en+de=.5", "caps": 0.4}, {"floors": "en=.001"},
     {"near": "uniform", "within": 0.4}, {"kl": 0.1, "anchor": "en=.6,de=.4"}, {"weights": "normalized"},
     {"after": "en=.6,ja=.4", "trained": "500k"}, {"after": "en=1", "trained": "1M", "groups": "zh+ja<=.3"},
-    {"after": "uniform", "trained": "1M", "objective": "worst"},
+    {"after": "uniform", "trained": "1M", "objective": "worst"}, {"unit": "bpb", "groups": "zh+ja<=.3"},
+    {"unit": "bpb", "weights": "normalized", "caps": "en=0"}, {"unit": "bpb", "weights": "en=1,zh=2"},
 ]  # fmt: skip
+SIZES = {"language": ["en", "de", "fr", "zh", "ja"], "bytes_per_token": [4.4, 4.1, 4.2, 3.1, 3.6]}
 
 
 @cache
@@ -47,9 +50,10 @@ def rivals(question, own: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("keywords", CASES, ids=str)
 def test_no_mixture_is_predicted_better_than_a_proved_optimum(law, keywords):
     fit = fitted(law)
-    repeated = law != "exponential" and CASES.index(keywords) in (0, 1, 6, 12, 14)
-    for supply in ({}, {"available": SUPPLY})[: 1 + repeated]:
-        question = problem(fit, N, D, **keywords, **supply)
+    repeated = law != "exponential" and CASES.index(keywords) in (0, 1, 6, 12, 14, 15, 16)
+    unit = {"unit": "bpb", "languages": SIZES} if "unit" in keywords else {}
+    for supply in (unit, {"available": SUPPLY, **unit})[: 1 + repeated]:
+        question = problem(fit, N, D, **{**keywords, **supply})
         found = question.solve()
         assert found.relative_gap <= 1e-7
         assert question.within.violation(found.p) <= 1e-9
@@ -135,5 +139,7 @@ def test_a_law_without_pieces_is_searched_for_scores_too():
     found = sm.optimize(Bumpy(), N, D, downstream=score, allow_nonconvex=True)
     assert np.isnan(found.gap)
     assert found.p.sum() == pytest.approx(1)
+    with pytest.raises(UsageError):
+        problem(Bumpy(), N, D, downstream=score, unit="bpb")
     even = problem(Bumpy(), N, D, downstream=score).objective(np.full(4, 0.25))
     assert found.objective < even

@@ -103,7 +103,8 @@ def test_other_convex_constraints_are_cones():
         {"max_epochs": 4}, {"monolingual": "en=2"}, {"level": 1.2}, {"seed": -1}, {"weights": "xx=1"},
         {"weights": "en=-1"}, {"weights": "en=0"}, {"weights": [1, 2]}, {"constraints": "p[0] <= 1"},
         {"what_if": "de+1B"}, {"what_if": 3, "available": TOKENS}, {"what_if": "de-1T", "available": TOKENS},
-        {"what_if": "xx+1B", "available": TOKENS}, {"compare_to": ["natural"]}, {"smoothing": 2},
+        {"what_if": "xx+1B", "available": TOKENS}, {"compare_to": ["natural"]}, {"smoothing": 2}, {"unit": "bpb"},
+        {"unit": "bits"},
     ],
 )  # fmt: skip
 def test_what_is_no_question_is_a_usage_error(keywords):
@@ -157,11 +158,13 @@ def test_weights_come_from_words_numbers_or_the_table():
     measured = mixture(weights="normalized", monolingual="en=2").weights
     np.testing.assert_allclose(measured, 1 / np.array([2, *alone[1:]]) / 3)
     sizes = replace(table, bytes_per_token=np.array([4.4, 5.0, 3.1, np.nan]))
-    in_bits = mixture(weights="bits-per-byte", languages=sizes, compare_to="code=1")
-    np.testing.assert_allclose(in_bits.objective, (in_bits.losses / np.log(2) / sizes.bytes_per_token[:3]).mean())
-    assert in_bits.objective_unit == "bits a byte"
+    in_bits = mixture(unit="bpb", weights="unweighted", languages=sizes, compare_to="code=1")
+    nats = FIT.predict(in_bits.p[None], 1e9, 1e11)[0]
+    np.testing.assert_allclose(in_bits.losses, nats / np.log(2) / sizes.bytes_per_token[:3])
+    np.testing.assert_allclose(in_bits.objective, in_bits.losses.mean())
+    assert in_bits.objective_unit == in_bits.unit == "bits a byte"
     with pytest.raises(UsageError):
-        mixture(weights="bits-per-byte", languages=table)
+        mixture(unit="bpb", languages=table)
 
 
 def test_intervals_hold_their_own_numbers_and_come_from_replicates():

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 from simulated import FAST, log_of, same_rows, with_loss
 
 from shapleymix.errors import DataError
 from shapleymix.fitting.evidence import finished, gather
 from shapleymix.fitting.fit import evaluate, fit
+from shapleymix.fitting.questions import explained
 from shapleymix.fitting.settings import Settings
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
@@ -46,14 +48,56 @@ def test_numbers_of_no_language_model_are_refused(log, tmp_path, N, D, loss):
 
 
 @pytest.mark.parametrize("power", [0.0, 0.03])
-def test_learning_rates_that_explain_residuals_are_told_from_those_that_do_not(log, tmp_path, power):
-    rates = 10 ** np.random.default_rng(5).uniform(-4, -2, len(log))
-    given = replace(with_loss(log, log.loss * (rates[:, None] / 1e-3) ** power), learning_rate=rates)
+@pytest.mark.parametrize(("column", "what"), [("learning_rate", "learning rates"), ("batch_tokens", "batches")])
+def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp_path, column, what, power):
+    values = 10 ** np.random.default_rng(5).uniform(1, 3, len(log))
+    given = replace(with_loss(log, log.loss * (values[:, None] / 100) ** power), **{column: values})
     write_runs(given, tmp_path / "runs.csv")
-    (notice,) = [one for one in fit(tmp_path / "runs.csv", "additive", **FAST).notices if "learning rates" in one]
+    (notice,) = [one for one in fit(tmp_path / "runs.csv", "additive", **FAST).notices if what in one]
     assert ("one recipe" in notice) == (power > 0)
-    alike = replace(given, learning_rate=np.exp(0.1 * np.log(log.N)))  # one rate a size
-    assert not any("learning rates" in one for one in fit(alike, "additive", **FAST).notices)
+    for follows in (0.0, 0.1):  # one recipe a size, which goes with N or not
+        alike = replace(given, **{column: np.exp(follows * np.log(log.N))})
+        told = [one for one in fit(alike, "additive", **FAST).notices if what in one]
+        assert [f"{np.max(log.N) ** 0.1:.2g}" in one and "one size" not in one for one in told] == [True] * (
+            follows > 0
+        )
+
+
+def test_the_chance_of_a_cause_is_uniform_where_there_is_none():
+    rng = np.random.default_rng(0)
+    sizes = np.repeat([0, 1], [11, 14])
+    scatter = np.where(rng.random((25, 3)) < 0.1, np.nan, rng.standard_t(3, (25, 3)) + sizes[:, None])
+    cause = np.exp(rng.normal(size=25)) + sizes
+    chances = [
+        explained(np.repeat(cause[_shuffled(sizes, rng)][:, None], 3, axis=1), scatter, sizes, seed)[1]
+        for seed in range(300)
+    ]
+    assert kstest(chances, "uniform").pvalue > 0.01
+
+
+def _shuffled(sizes: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """An order of the rows that leaves sizes where they are."""
+    return np.lexsort([rng.random(len(sizes)), sizes])
+
+
+def test_two_tokenizers_are_refused_at_the_first_row_that_differs(log, tmp_path):
+    named = replace(log, tokenizer=tuple(["bpe"] * 4 + [""] * 2 + ["bpe"] * 24))
+    write_runs(named, tmp_path / "one.csv")
+    assert read_runs(tmp_path / "one.csv").tokenizer == named.tokenizer
+    fit([tmp_path / "one.csv", replace(log, runs=tuple(f"other-{run}" for run in log.runs))], "additive", **FAST)
+    other = replace(named, runs=tuple(f"other-{run}" for run in log.runs), tokenizer=("sp",) * 30)
+    mixed = replace(named, tokenizer=(*named.tokenizer[:20], "sp", *named.tokenizer[21:]))
+    write_runs(other, tmp_path / "two.csv")
+    write_runs(mixed, tmp_path / "mixed.csv")
+    for logs, name, line in (([tmp_path / "one.csv", tmp_path / "two.csv"], "two.csv", 2), ([mixed], None, 21)):
+        with pytest.raises(DataError) as caught:
+            fit(logs, "additive", **FAST)
+        assert caught.value.location.column == "tokenizer"
+        assert caught.value.location.line == line
+        assert name is None or str(caught.value.location.file).endswith(name)
+    with pytest.raises(DataError) as caught:
+        read_runs(tmp_path / "mixed.csv")
+    assert caught.value.location.line == 22
 
 
 @pytest.mark.parametrize("power", [0.0, 0.05])

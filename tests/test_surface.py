@@ -15,6 +15,7 @@ from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.surface import Surface, as_surface, gain_between
 from shapleymix.laws.pieces import Pieces
 from shapleymix.laws.task_curves import CODES, TaskCurves
+from shapleymix.tables.languages import Unit
 from shapleymix.tables.run_reading import read_runs
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -114,6 +115,26 @@ def test_predict_prints_the_surface(case: str):
     np.testing.assert_array_equal(np.stack([printed.low, printed.high])[:, there], surface.interval(p, LEVEL)[:, there])
     assert len(printed.warnings) <= 3
     np.testing.assert_array_equal(printed.outside, surface.outside(p))
+
+
+@CASES
+def test_a_unit_multiplies_losses_and_all_that_is_made_of_them(case: str):
+    found, surface, p = known(case)
+    if surface.measure == "error":
+        return
+    size = np.linspace(2.0, 5.0, len(surface.targets))
+    factor = 1 / (np.log(2) * size)
+    in_bits = surface.read_in(Unit("bits a byte", factor))
+    for ask in (Surface.mean, Surface.sample, lambda one, q: one.interval(q, LEVEL)):
+        np.testing.assert_allclose(ask(in_bits, p), ask(surface, p) * factor, rtol=1e-12)
+    for one, other in ((in_bits.pieces, surface.pieces), (in_bits.draws, surface.draws)):
+        if one is not None and other is not None:
+            np.testing.assert_allclose(one.losses(p[0]), other.losses(p[0]) * factor, rtol=1e-12)
+    table = {"language": found.targets, "bytes_per_token": size}
+    unique = np.tile(surface.available, (len(p), 1))
+    told = found.predict(p, surface.N, surface.D, languages=table, unit="bpb", unique=unique)
+    np.testing.assert_allclose(told.losses, surface.mean(p) * factor, rtol=1e-12)
+    assert told.unit == in_bits.unit.name
 
 
 @CASES

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from shapleymix.errors import UsageError, described, did_you_mean
-from shapleymix.files import Origin, read_toml
+from shapleymix.files import Origin, is_table_name, read_toml
 from shapleymix.tables import sheets
+from shapleymix.tables.languages import column_of, read_languages
+from shapleymix.tables.runs import RECIPE
 from shapleymix.tables.words import parse_size
 from shapleymix_io.table import flat
 
 LANG = "{lang}"
-SINGLE = ("run", "N", "D", "weight", "split", "seed", "learning_rate")
+SINGLE = ("run", "N", "D", "weight", "split", "seed", "tokenizer", *RECIPE)
 """Keys of one column."""
 PREFIXES = {"p": "p_", "unique": "tokens_unique_", "tokens": "tokens_", "loss": "loss_"}
 """Keys of a column for each language, and what its name in a run log begins with."""
@@ -66,7 +68,8 @@ class ColumnMap:
     unit, ratio_unit, decimal : str
         How losses (nats where it is empty), ratios and numbers are written.
     bytes_per_token : float or dict, optional
-        Mean bytes of a token of the validation text, for all targets or each; for bits per byte.
+        Mean bytes of a token of the validation text, for all targets or each; for bits per byte. A map says them
+        itself, or names a languages table.
     files : tuple of Origin
         Files that said so.
     """
@@ -101,7 +104,11 @@ class ColumnMap:
             if found.get(key, known[0]) not in known:
                 raise UsageError(f"map: {key} is {found[key]!r}", hint=f"it is one of {' '.join(known)}")
         size = found.get("bytes_per_token")
-        if isinstance(size, dict):
+        if is_table_name(size):
+            table = read_languages(size)
+            known = column_of(table, "bytes_per_token", table.names).tolist()
+            size = {name: one for name, one in zip(table.names, known, strict=True) if one > 0}
+        elif isinstance(size, dict):
             size = {name: parse_size(one, f"bytes_per_token.{name}") for name, one in size.items()}
         elif size is not None:
             size = parse_size(size, "bytes_per_token")
@@ -115,7 +122,7 @@ class ColumnMap:
             files=files,
         )
         if (made.unit == "bpb") != (made.bytes_per_token is not None):
-            hint = "give both unit=bpb and the mean bytes of a token: bytes_per_token=4.2, or bytes_per_token.en=4.2"
+            hint = "give both unit=bpb and the mean bytes of a token: bytes_per_token=4.2, .en=4.2 or =languages.csv"
             raise UsageError("map: bits per byte are nats only with the bytes of a token", hint=hint)
         return made
 

@@ -22,7 +22,7 @@ from shapleymix_io.table import HIDDEN, Swarm, Table
 
 ROUNDED = 5e-3
 """How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
-TEXTS = ("run", "seed", "split")
+TEXTS = ("run", "seed", "split", "tokenizer")
 _OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb --map bytes_per_token=4.2"}
 """What olmix's files do not say of runs, as one would type it."""
 Sources = Source | Sequence[Source]

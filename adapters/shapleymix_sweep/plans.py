@@ -33,7 +33,8 @@ import shapleymix as sm
 from shapleymix.errors import DataError, Fault, Location, ShapleyMixError, UsageError, did_you_mean
 from shapleymix.files import atomic_write, read_once
 from shapleymix.laws.core import HARM_PRIOR
-from shapleymix.tables.words import Amounts, amounts, parse_budget, parse_size
+from shapleymix.tables.runs import RECIPE
+from shapleymix.tables.words import Amounts, amounts, parse_budget, parse_positive, parse_size
 from shapleymix_sweep.mixtures import Mixtures
 
 ENDING, SUFFIX = ".jsonl", "-sweep"
@@ -47,10 +48,11 @@ DEFAULT = (
 """The command of a run where none is given: the training script of this project."""
 Pools = Mapping[str, float]
 POOLS = " --unique-tokens {unique}"
-"""What it has besides where pools are given."""
+RATE = " --lr {learning_rate}"
+"""What it has besides where pools, and a learning rate, are given."""
 BEST_HARM = 0.015
 """The share of the core that repeats cost at the best mixtures that were trained (.012 to .018)."""
-EARLY = ("mixture", "sources", "N", "D", "seed", "model", "name", "unique")
+EARLY = ("mixture", "sources", "N", "D", "seed", "model", "name", "unique", *RECIPE)
 """Placeholders that are filled in when the plan is made; so is `{p_en}`, the ratio of en."""
 LATE = ("out", "id", "run")
 """Placeholders that are filled in when the run starts: its folder, its id, and its name in the run log."""
@@ -78,6 +80,8 @@ class PlannedRun:
         The words that start it; `{out}`, `{id}` and `{run}` are filled in then.
     unique : dict of str to float
         Unique tokens that the run may draw of each source; none where there is no limit.
+    recipe : dict of str to float
+        `learning_rate` and `batch_tokens`, where the plan says them.
     """
 
     name: str
@@ -87,13 +91,14 @@ class PlannedRun:
     seed: int
     command: tuple[str, ...]
     unique: Pools = field(default_factory=dict)
+    recipe: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def content(self) -> dict[str, object]:
         """All that decides what the run gives."""
         budget = {"N": self.N, "D": self.D, "seed": self.seed}
         pools = {"unique": dict(self.unique)} if self.unique else {}
-        return {"mixture": dict(self.mixture), **budget, **pools, "command": list(self.command)}
+        return {"mixture": dict(self.mixture), **budget, **self.recipe, **pools, "command": list(self.command)}
 
     @cached_property
     def id(self) -> str:
@@ -205,7 +210,8 @@ def _run_of(line: bytes, index: int) -> PlannedRun:
         mixture = {str(name): float(ratio) for name, ratio in given["mixture"].items()}
         budget = float(given["N"]), float(given["D"]), int(given["seed"])
         unique = {str(name): float(tokens) for name, tokens in given.get("unique", {}).items()}
-        run = PlannedRun(str(given["name"]), mixture, *budget, tuple(map(str, given["command"])), unique)
+        recipe = {name: float(given[name]) for name in RECIPE if name in given}
+        run = PlannedRun(str(given["name"]), mixture, *budget, tuple(map(str, given["command"])), unique, recipe)
         if (given["id"], given["index"]) != (run.id, index):
             raise ValueError("edited or moved")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -223,6 +229,8 @@ def grid(
     available: Amounts | None = None,
     scale_down: float | str = 1.0,
     cut_pools: float | str = 1.0,
+    learning_rate: Sequence[Size] | Size | None = None,
+    batch_tokens: Sequence[Size] | Size | None = None,
 ) -> Plan:
     """A plan of every mixture at every size, token count and seed; mixtures change fastest, sizes slowest.
 
@@ -239,7 +247,8 @@ def grid(
     command : str
         How a run is started, with placeholders: `{mixture}` (en=0.5,de=0.5), `{p_en}` (the ratio of en), `{sources}`
         (en,de), `{N}`, `{model}`, `{D}`, `{seed}`, `{name}` (of the mixture), `{out}` (the folder that the run writes
-        to), `{id}`, `{run}` (its name in the run log) and `{unique}` (en=1000000, the pools). No shell reads it.
+        to), `{id}`, `{run}` (its name in the run log), `{unique}` (en=1000000, the pools), `{learning_rate}` and
+        `{batch_tokens}`. No shell reads it.
     available : Amounts, optional
         Unique tokens at hand for the target run, by name; runs draw on pools of as many.
     scale_down : float or str
@@ -247,11 +256,14 @@ def grid(
         N by unique token alone, so that the runs' best mixture is the target's.
     cut_pools : float or str
         The factor by which the pools alone are cut.
+    learning_rate, batch_tokens : number or sequence of numbers, optional
+        The recipe: largest learning rate, and tokens of a step, of all runs, or one for each size.
 
     Raises
     ------
     UsageError
-        If a placeholder is unknown or `{out}` is missing, or two different runs have the same command.
+        If a placeholder is unknown, `{out}` or one of the recipe's is missing, or two different runs have the same
+        command.
     """
     by_name = N.items() if isinstance(N, Mapping) else [("", size) for size in _listed(N)]
     factor, cut = _factor(scale_down), _factor(cut_pools)
@@ -261,11 +273,15 @@ def grid(
     unique = {name: factor * cut * pool for name, pool in zip(mixtures.sources, pools, strict=True) if pool > 0}
     if min(factor, cut) < 1 and not unique:
         raise UsageError("there are no pools to cut", hint="say how many unique tokens there are (available)")
-    command += POOLS if unique and command == DEFAULT else ""
-    words = _template(command, mixtures.sources, named=factor == 1 and all(name for name, _ in sizes))
+    recipes = _recipes(len(sizes), learning_rate, batch_tokens)
+    if command == DEFAULT:
+        command += (POOLS if unique else "") + (RATE if learning_rate is not None else "")
+    words = _template(command, mixtures.sources, recipes[0], named=factor == 1 and all(name for name, _ in sizes))
     runs = [
-        _run(words, mixtures, place, size, D, seed, unique)
-        for size, D, seed, place in product(sizes, tokens, seeds, range(len(mixtures)))
+        _run(words, mixtures, place, size, D, seed, unique, recipe)
+        for (size, recipe), D, seed, place in product(
+            zip(sizes, recipes, strict=True), tokens, seeds, range(len(mixtures))
+        )
     ]
     if not runs:
         raise UsageError("there is nothing to train", hint="give at least one mixture, N, D and seed")
@@ -280,6 +296,21 @@ def grid(
     if cut < 1:
         said.append("pools are cut alone: the best ratios of these runs lie too low, and only a law corrects it")
     return Plan(mixtures.sources, tuple(kept.values()), (*mixtures.notices, *said))
+
+
+def _recipes(
+    sizes: int, learning_rate: Sequence[Size] | Size | None, batch_tokens: Sequence[Size] | Size | None
+) -> list[dict[str, float]]:
+    """The recipe of the runs of each size."""
+    given = {"learning_rate": (learning_rate, parse_positive), "batch_tokens": (batch_tokens, parse_budget)}
+    found: list[dict[str, float]] = [{} for _ in range(sizes)]
+    for name, (values, read) in given.items():
+        each = [] if values is None else [read(one, name) for one in _listed(values)]
+        if len(each) not in (0, 1, sizes):
+            raise UsageError(f"{len(each)} values of {name} for {sizes} sizes", hint="give one, or one for each size")
+        for place, recipe in enumerate(found if each else ()):
+            recipe[name] = each[place % len(each)]
+    return found
 
 
 def _factor(given: float | str) -> float:
@@ -307,7 +338,7 @@ def _epochs_lacking(runs: Sequence[PlannedRun], unique: Pools) -> Iterator[str]:
 
 
 def _listed(given: Sequence[Size] | Size) -> Sequence[Size]:
-    return [given] if isinstance(given, (str, int, float)) else list(given)
+    return given.split(",") if isinstance(given, str) else [given] if isinstance(given, (int, float)) else list(given)
 
 
 def _described(run: PlannedRun) -> str:
@@ -315,8 +346,9 @@ def _described(run: PlannedRun) -> str:
 
 
 def _run(
-    words: Sequence[str], mixtures: Mixtures, place: int, size: tuple[str, float], D: float, seed: int, unique: Pools
-) -> PlannedRun:
+    words: Sequence[str], mixtures: Mixtures, place: int, size: tuple[str, float], D: float, seed: int, unique: Pools,
+    recipe: Mapping[str, float],
+) -> PlannedRun:  # fmt: skip
     (model, N), p = size, mixtures.p[place] / mixtures.p[place].sum()
     mixture = dict(zip(mixtures.sources, p.tolist(), strict=True))
     values = {f"p_{name}": repr(ratio) for name, ratio in mixture.items()}
@@ -324,11 +356,12 @@ def _run(
     values |= {"sources": ",".join(mixtures.sources), "name": mixtures.names[place], "model": model}
     values |= {"unique": ",".join(f"{name}={_whole(round(pool))}" for name, pool in unique.items())}
     values |= {"N": repr(_whole(N)), "D": repr(_whole(D)), "seed": str(seed)}
+    values |= {name: repr(_whole(value)) for name, value in recipe.items()}
     command = tuple(_filled(word, values) for word in words)
-    return PlannedRun(mixtures.names[place], mixture, N, D, seed, command, unique)
+    return PlannedRun(mixtures.names[place], mixture, N, D, seed, command, unique, recipe)
 
 
-def _template(command: str, sources: Sequence[str], *, named: bool) -> list[str]:
+def _template(command: str, sources: Sequence[str], recipe: Mapping[str, float], *, named: bool) -> list[str]:
     """The words of a command, split as a shell would, with its placeholders checked."""
     try:
         words = shlex.split(command)
@@ -341,6 +374,10 @@ def _template(command: str, sources: Sequence[str], *, named: bool) -> list[str]
         raise UsageError(f"{{{name}}} of the command is no placeholder", hint=hint)
     if "out" not in used:
         raise UsageError("the command lacks {out}, the folder that the run writes to", hint=f"for instance {DEFAULT}")
+    for name in RECIPE:
+        if (name in used) != (name in recipe):
+            message = f"the command lacks {{{name}}}" if name in recipe else f"nothing says the {name} of the command"
+            raise UsageError(message, hint=f"give {name} and a command with {{{name}}}, or neither")
     if "model" in used and not named:
         hint = "name the sizes (tiny=23712,mini=97600), or give a command with {N}, as where sizes are scaled down"
         raise UsageError("{model} of the command is the name of a size, which these sizes have not", hint=hint)
@@ -478,6 +515,7 @@ def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[d
         losses = dict(zip(log.targets, log.loss[row].tolist(), strict=True))
         logged = {} if log.unique is None else dict(zip(log.sources, log.unique[row].tolist(), strict=True))
         unique = {**run.unique, **{name: count for name, count in logged.items() if count == count}}
+        told = {name: getattr(log, name) for name in (*RECIPE, "tokenizer")}
         yield {
             "run": run.label if trained else f"{run.label}-untrained",
             "N": float(log.N[row]),
@@ -486,4 +524,6 @@ def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[d
             **{f"loss_{name}": loss for name, loss in losses.items() if loss == loss},
             **{f"tokens_unique_{name}": count for name, count in unique.items()},
             "seed": str(run.seed),
+            **run.recipe,
+            **{name: values[row] for name, values in told.items() if values is not None and values[row] == values[row]},
         }

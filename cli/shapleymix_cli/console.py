@@ -116,6 +116,11 @@ def score_or_loss(record: Any, value: Any) -> Any:
     return 1 - value if getattr(record, "measure", "loss") == "error" else value
 
 
+def predicted(record: Any) -> str:
+    """The heading of predicted numbers, with their unit."""
+    return "Predicted score" if getattr(record, "measure", "loss") == "error" else f"Predicted loss ({record.unit})"
+
+
 def intervals(
     record: Any, lows: Iterable[float], highs: Iterable[float], *, gain: bool = False
 ) -> dict[str, list[Any]]:

@@ -16,6 +16,7 @@ from shapleymix_cli.console import (
     gains,
     intervals,
     percent,
+    predicted,
     score_or_loss,
     section,
     significant,
@@ -162,7 +163,7 @@ def evaluate(out: Output, fit: sm.Fit, runs: list[str], **keywords: Any) -> None
     "shapleymix predict fit.json --mixture uniform --mixture plan=en=0.4,de=0.3,ja=0.3 -N 97600 -D 2M",
     "shapleymix predict fit.json example/runs.csv -o predictions.csv",
     core=lambda: (sm.compare_mixtures,),
-    only=("weights", "languages", "available", "downstream", "level", "strict"),
+    only=("unit", "weights", "languages", "available", "downstream", "level", "strict"),
 )
 @fit_argument
 @argument("table", "[TABLE]")
@@ -223,7 +224,7 @@ def prediction_view(found: sm.Prediction) -> list[Part]:
     named = {name: list(columns[name]) for name in ("run", "N", "D")} if len(found.runs) > 1 else {}
     losses = {"loss": columns["loss"], **intervals(found, found.low.ravel(), found.high.ravel())}
     shown = {**named, "target": columns["target"], **losses}
-    return section(f"Predicted loss{'' if named else alone}", shown, words=len(named) + 1)
+    return section(f"{predicted(found)}{'' if named else alone}", shown, words=len(named) + 1)
 
 
 def candidates_view(found: sm.Candidates) -> list[Part]:
@@ -238,9 +239,10 @@ def candidates_view(found: sm.Candidates) -> list[Part]:
         noun: [score_or_loss(found, one.losses[place]) for place, one in points],
         **intervals(found, *([getattr(one, end)[place] for place, one in points] for end in ("low", "high"))),
     }
-    title = f"Against {names[0]} at N = {size(found.N)}, D = {size(found.D)} ({found.weights_origin.split(':')[0]})"
+    title = f"Against {names[0]} at N = {size(found.N)}, D = {size(found.D)} ({found.weights_origin.split(':')[0]}"
+    title += ")" if found.measure == "error" else f"; {found.objective_unit})"
     compared = section(title, {"mixture": names, f"mean {noun}": objectives, **gained})
-    return [*compared, *filter(None, [found.verdict]), *section(f"Predicted {noun}", rows, words=2)]
+    return [*compared, *filter(None, [found.verdict]), *section(predicted(found), rows, words=2)]
 
 
 @command(

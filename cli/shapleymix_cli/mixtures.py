@@ -9,7 +9,7 @@ import numpy as np
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix_cli.console import Output, Part, Table, gains, intervals, score_or_loss, section, size
+from shapleymix_cli.console import Output, Part, Table, gains, intervals, predicted, score_or_loss, section, size
 from shapleymix_cli.fits import Sizes, budget_of, fit_argument, law_file, like, sizes, tokens
 from shapleymix_cli.making import command, option, output
 
@@ -78,7 +78,9 @@ def grid_view(found: MixtureGrid) -> list[Part]:
     table["objective"] = [float(score_or_loss(one, one.objective)) for one in entries]
     table["gap"] = [one.gap for one in entries]
     table |= {f"p_{name}": [float(one.p[place]) for one in entries] for place, name in enumerate(entries[0].sources)}
-    return section(f"Optimal mixtures ({entries[0].weights_origin.split(':')[0]})", table, words=2)
+    first = entries[0]
+    unit = "score" if first.measure == "error" else f"objective in {first.objective_unit}"
+    return section(f"Optimal mixtures ({first.weights_origin.split(':')[0]}; {unit})", table, words=2)
 
 
 def mixture_view(found: sm.Mixture, everything: bool) -> list[Part]:
@@ -96,7 +98,7 @@ def mixture_view(found: sm.Mixture, everything: bool) -> list[Part]:
     if everything:
         losses: dict[str, Any] = {"target": found.targets, noun: score_or_loss(found, found.losses).tolist()}
         losses |= intervals(found, found.losses_low, found.losses_high)
-        parts += section(f"Predicted {noun}", {**losses, "weight": found.weights.tolist()})
+        parts += section(predicted(found), {**losses, "weight": found.weights.tolist()})
     return parts
 
 
@@ -115,6 +117,7 @@ def _ratios(found: sm.Mixture) -> Table:
     order = sorted(range(len(found.p)), key=lambda place: -found.p[place])
     columns: dict[str, list[Any]] = {"source": list(found.sources), "ratio": found.p.tolist()}
     columns |= intervals(found, found.p_low, found.p_high, gain=True)
+    columns |= {"ratio of bytes": found.p_bytes.tolist()} if np.isfinite(found.p_bytes).all() else {}
     columns["tokens"] = (found.p * found.D).tolist()
     if found.read.any():
         columns |= {"read": found.read.tolist(), "rest": found.rest.tolist()}
@@ -132,6 +135,7 @@ def _ratios(found: sm.Mixture) -> Table:
         sums = {
             "source": f"{parent}, in all",
             "ratio": found.p[members].sum(),
+            "ratio of bytes": found.p_bytes[members].sum(),
             "tokens": found.D * found.p[members].sum(),
         }
         rows = {name: [*values, sums.get(name)] for name, values in rows.items()}
@@ -195,6 +199,6 @@ def frontier_view(found: sm.Frontier) -> list[Part]:
     table |= {f"p_{name}": [float(one.p[place]) for one in found.entries] for place, name in enumerate(found.sources)}
     worst = max(one.certificate.relative_gap for one in found.entries)
     most = "rounding" if worst < ROUNDING else f"{worst:.1e} of it"
-    title = f"Mean losses of {first} against {second} at N = {size(found.N)}, D = {size(found.D)}"
+    title = f"Mean losses ({found.unit}) of {first} against {second} at N = {size(found.N)}, D = {size(found.D)}"
     proof = f"Proof: no mixture improves a point's weighted sum of both losses by more than {most}."
     return [*section(title, table), proof]

@@ -23,7 +23,7 @@ GAME = "shapleymix plan game --sources a,b -N tiny=23712 -D 100k -o game.jsonl"
 BARE: dict[str, Any] = {"is_flag": False, "flag_value": ""}
 """What makes the value of an option one that may be left out."""
 BOUNDS = ("caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups")
-PLACEHOLDERS = "{mixture} {sources} {p_en} {N} {model} {D} {seed} {name} {out} {id}"
+PLACEHOLDERS = "{mixture} {sources} {p_en} {N} {model} {D} {seed} {learning_rate} {batch_tokens} {name} {out} {id}"
 
 
 plan_argument = argument("plan", "PLAN")
@@ -34,6 +34,8 @@ def _grid_options(function: Callable[..., None]) -> Callable[..., None]:
     """The options that multiply mixtures into runs."""
     function = option("--command CALL", f"How a run is started, with {PLACEHOLDERS}.", "template")(function)
     function = output("the plan (.jsonl)")(function)
+    function = option("--batch-tokens SIZE|SIZE,...", "Tokens of a step, for all runs or each size.")(function)
+    function = option("--learning-rate RATE|RATE,...", "Largest learning rate, for all runs or each size.")(function)
     function = option("--seeds 0,1,...", "Seeds; every run is repeated with each.", default="0")(function)
     function = option("-D SIZE,...", "Tokens.", required=True)(function)
     return option("-N SIZE,...", "Model sizes, with names for {model}: tiny=23712,mini=97600.", required=True)(function)
@@ -141,16 +143,14 @@ def grid(out: Output, tables: list[str], **how: Any) -> None:
     _write_plan(out, empirical(read, read[0].sources), **how)
 
 
-def _write_plan(
-    out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, template: str | None, **pools: Any
-) -> None:
+def _write_plan(out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, template: str | None, **how: Any) -> None:
     """Plan runs of mixtures, show them, and write them where a file is named."""
     from shapleymix_sweep import plans
 
     if not all(one.strip().isdecimal() for one in seeds.split(",")):
         raise UsageError(f"--seeds: {seeds!r} is no list of whole numbers", hint="write it like 0,1,2")
     each = [int(one) for one in seeds.split(",")]
-    plan = plans.grid(mixtures, N, D, seeds=each, command=template or plans.DEFAULT, **pools)
+    plan = plans.grid(mixtures, N, D, seeds=each, command=template or plans.DEFAULT, **how)
     out.note(plan.notices)
     if out.path:
         plan.write(out.path, force=out.force)

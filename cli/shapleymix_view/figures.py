@@ -276,7 +276,7 @@ def plot_mixture(mixture: Mixture) -> Picture:
             gain, worst, best = np.array([(one.gain, one.gain_low, one.gain_high) for one in rivals]).T
             bars(second, [f"over {one.name}" for one in rivals], gain, worst, best, len(names))
             second.axvline(0, color=INK, linewidth=0.6)
-            second.set_xlabel("gain" if mixture.measure == "error" else "gain, nats")
+            second.set_xlabel(f"gain, {mixture.objective_unit}")
 
     limits = " and caps (red ticks)" if caps else ""
     limits += " (grey bars are sums)" if sums else ""
@@ -297,7 +297,9 @@ def plot_frontier(frontier: Frontier) -> Picture:
     def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2)
         left.plot(first, second, "o-", color=ACCENT)
-        left.set(xlabel=_side(frontier.first_targets), ylabel=_side(frontier.second_targets))
+        left.set(
+            xlabel=_side(frontier.first_targets, frontier.unit), ylabel=_side(frontier.second_targets, frontier.unit)
+        )
         largest = np.argsort(-p.max(axis=0))[: len(COLOURS)]
         for place, i in enumerate(largest.tolist()):
             right.plot(first, p[:, i], "-", color=COLOURS[place], label=frontier.sources[i])
@@ -316,10 +318,10 @@ def plot_frontier(frontier: Frontier) -> Picture:
     return picture("frontier", 3.0, draw, caption, table)
 
 
-def _side(targets: Sequence[str]) -> str:
+def _side(targets: Sequence[str], unit: str) -> str:
     """What an axis says of the targets of one side."""
     some = ", ".join(targets[:3])
-    return f"mean loss of {some}{f' and {len(targets) - 3} more' if len(targets) > 3 else ''}, nats"
+    return f"mean loss of {some}{f' and {len(targets) - 3} more' if len(targets) > 3 else ''}, {unit}"
 
 
 def plot_design(design: Design) -> Picture:

@@ -164,7 +164,7 @@ def _optimum(best: Mixture) -> Markup:
     """The mixture with its proof, what bounds cost, and what it gains."""
     rows = rows_of(best.asked.get("languages"), best.sources)
     children = {name: [(best.sources[i], [i]) for i in places] for name, places in rows if len(places) > 1}
-    noun = "error rate" if best.measure == "error" else "loss, nats"
+    noun = "error rate" if best.measure == "error" else f"loss, {best.unit}"
     losses = {
         "target": best.targets,
         noun: best.losses.tolist(),

@@ -349,7 +349,7 @@ Logs = RunLog | Table | Sequence[RunLog | Table]
 def one_log(logs: Logs) -> RunLog:
     """One log from one or several; rows in an order of their own, so that the file's order changes nothing."""
     read = [log if isinstance(log, RunLog) else read_runs(log) for log in listed(logs)]
-    log = read[0] if len(read) == 1 else concat(read)
+    log = concat(read)
     log = replace(log, p=traceless(log.p))
     order = sorted(range(len(log)), key=lambda row: (log.groups[row], log.contents[row]))
     return log.select(np.array(order, dtype=np.int64))

@@ -29,7 +29,7 @@ from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.languages import Languages, LanguagesSpec, languages_of, tokens_at_hand
+from shapleymix.tables.languages import NATS, Languages, LanguagesSpec, Unit, languages_of, tokens_at_hand, unit_of
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_size, parse_level
@@ -149,6 +149,7 @@ class Fit(Tabular, Record):
         languages: LanguagesSpec | None = None,
         available: Amounts | None = None,
         unique: ArrayLike | None = None,
+        unit: str = "nats",
         strict: bool = False,
     ) -> Prediction:
         """Losses at mixtures p, sizes N and token counts D, which broadcast over each other.
@@ -172,6 +173,8 @@ class Fit(Tabular, Record):
             baselines are made of. Tokens beyond them are repeated ones, which are worth less (see `repetition`).
         unique : array (R, M), optional
             Unique tokens where points differ in them, NaN for no limit; baselines take `available` still.
+        unit : str
+            Unit of the losses: `"nats"` a token, or `"bpb"`, bits a byte by the table's column `bytes_per_token`.
         strict : bool
             Refuse points outside of what was fitted instead of warning.
 
@@ -182,16 +185,17 @@ class Fit(Tabular, Record):
             lies outside of what was fitted.
         """
         level = parse_level(level)
-        supply = tokens_at_hand(self.sources, languages_of(languages), available)
+        table = languages_of(languages)
+        supply, read = tokens_at_hand(self.sources, table, available), unit_of(unit, table, self.targets)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
         limits = limits_of_points(unique, supply, mixtures)
-        raw, losses, ends = self._asked(mixtures, sizes, tokens, limits, level)
+        raw, losses, ends = self._asked(mixtures, sizes, tokens, limits, level, read)
         place = self.place(mixtures, sizes, tokens)
         told = self.cautions(mixtures, sizes, tokens, raw, limits, None if runs is None else names)
         found = Prediction(
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, ends[0], ends[1], level,
-            place.outside, (raw > self.coverage.untrained) & ~place.apart, told[:TOLD], notices=told[TOLD:],
+            place.outside, (raw > self.coverage.untrained) & ~place.apart, told[:TOLD], told[TOLD:], read.name,
         )  # fmt: skip
         if strict:
             refuse_outside(found)
@@ -199,9 +203,9 @@ class Fit(Tabular, Record):
         return found
 
     def _asked(
-        self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray, level: float
+        self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray, level: float, unit: Unit
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Losses (R, K) as the law gives them, as they are shown, and their ends (2, R, K), budget by budget."""
+        """Losses (R, K) in nats as the law gives them, as they are shown, and their ends (2, R, K)."""
         _, first, place = np.unique(
             np.column_stack([N, D, np.nan_to_num(unique)]), axis=0, return_index=True, return_inverse=True
         )
@@ -209,7 +213,7 @@ class Fit(Tabular, Record):
         ends = np.empty((2, *losses.shape))
         for number, row in enumerate(first.tolist()):
             rows = place.reshape(-1) == number
-            surface = self.at(float(N[row]), float(D[row]), available=unique[row])
+            surface = self.at(float(N[row]), float(D[row]), available=unique[row]).read_in(unit)
             raw[rows], losses[rows] = surface.known.raw(p[rows]), surface.mean(p[rows])
             ends[:, rows] = surface.interval(p[rows], level)
         return raw, losses, np.where(np.isnan(losses), np.nan, ends)
@@ -244,9 +248,9 @@ class Fit(Tabular, Record):
         return found if score is None else with_score(found, score)
 
     def losses(self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray | None = None) -> FloatArray:
-        """Losses (R, K) at points (R, M) at N and D (R,), also those that no model can have."""
+        """Losses (R, K) in nats at points (R, M) at N and D (R,), also those that no model can have."""
         limits = np.full(p.shape, np.nan) if unique is None else unique
-        return self._asked(p, N, D, limits, LEVEL)[0]
+        return self._asked(p, N, D, limits, LEVEL, NATS)[0]
 
     def lacks(self) -> tuple[str, ...]:
         """What the intervals leave out, in words; nothing if the fit has replicates and held-out residuals."""

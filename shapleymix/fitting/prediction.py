@@ -26,7 +26,7 @@ Budget = ArrayLike | str | Sequence[float | str]
 
 @dataclass(frozen=True)
 class Prediction(Tabular, Record):
-    """Losses (R, K) in nats per token, with the interval that holds a new run's loss with probability `level`.
+    """Losses (R, K), with the interval that holds a new run's loss with probability `level`.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Prediction(Tabular, Record):
     p : array (R, M)
         Ratios.
     losses, low, high : array (R, K)
-        Losses with their interval, nats; NaN where the law is undefined or exceeds the untrained loss.
+        Losses with their interval, in the `unit`; NaN where the law is undefined or exceeds the untrained loss.
     level : float
         Probability of the interval.
     outside : bool array (R, K)
@@ -48,6 +48,8 @@ class Prediction(Tabular, Record):
         Whether the law gives more than the loss of an untrained model.
     warnings, notices : tuple of str
         What changes what a reader would do, at most three sentences; and what else there is to say.
+    unit : str
+        "nats" a token, or "bits a byte".
     """
 
     kind = "prediction"
@@ -70,6 +72,7 @@ class Prediction(Tabular, Record):
     above_untrained: BoolArray
     warnings: tuple[str, ...]
     notices: tuple[str, ...] = ()
+    unit: str = "nats"
 
     def columns(self) -> Columns:
         """One row per point and target."""
@@ -81,6 +84,7 @@ class Prediction(Tabular, Record):
             "target": list(self.targets) * rows,
             **{name: values.ravel().tolist() for name, values in tall.items()},
             "above_untrained": self.above_untrained.ravel().tolist(),
+            "unit": [self.unit] * self.losses.size,
             **{name: np.repeat(values, targets).tolist() for name, values in wide.items()},
         }
 

@@ -13,7 +13,8 @@ import numpy as np
 from shapleymix.fitting.evidence import SAME, levels_of, own_source
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
-from shapleymix.tables.runs import RunLog
+from shapleymix.tables.runs import RECIPE, RunLog
+from shapleymix.tables.words import format_size
 
 ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
 LISTED = 3
@@ -51,23 +52,31 @@ SHUFFLES, TOLD = 999, 0.01
 """Shuffles among the runs of one size, and the probability from which on they tell something."""
 
 
+RECIPES = dict(zip(RECIPE, ("learning rates", "batches"), strict=True))
+
+
 def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[str, ...]:
-    """Whether learning rates that differ between runs of one size, or what runs read last, explain what the law leaves.
+    """Whether recipes that differ between runs of one size, or what runs read last, explain what the law leaves.
 
     `residual` (R, K) are logs of measured over held-out losses, NaN where they do not count. A law takes what a recipe
-    does for the effect of the mixture, so runs of one size should have one; and it knows sums of tokens, no order.
+    does for the effect of the mixture, or of N where each size has its own, so runs should have one; and it knows sums
+    of tokens, no order.
     """
     sizes, found = levels_of(np.log(log.N)), []
     nothing = "nothing that can be told of what the law leaves"
-    if log.learning_rate is not None:
-        rates = np.repeat(np.log(log.learning_rate)[:, None], residual.shape[1], axis=1)
-        share, chance, spread = explained(rates, residual, sizes, seed)
-        told = f"learning rates differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
+    for name, what in RECIPES.items():
+        if (values := getattr(log, name)) is None:
+            continue
+        cause = np.repeat(np.log(values)[:, None], residual.shape[1], axis=1)
+        share, chance, spread = explained(cause, residual, sizes, seed)
+        told = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
         if chance <= TOLD and spread > SAME:
             advice = "train all runs of a size by one recipe, or leave these out"
             found.append(f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}")
         elif spread > SAME:
             found.append(f"{told}; they explain {nothing}")
+        else:
+            found += _followed(log.N, values, what)
     if log.late is not None:
         own = own_source(log.sources, log.targets)
         late = np.where(own >= 0, (log.late - log.p)[:, np.maximum(own, 0)], np.nan)
@@ -79,6 +88,18 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[
         elif spread > SAME:
             found.append(f"{told}, and the order explains {nothing}")
     return tuple(found)
+
+
+def _followed(N: FloatArray, values: FloatArray, what: str) -> list[str]:
+    """That each size (R,) has a recipe of its own, where the values (R,) say so."""
+    known = sorted(np.flatnonzero(np.isfinite(values)).tolist(), key=lambda row: float(N[row]))
+    if not known or np.ptp(np.log(values[known])) <= SAME:
+        return []
+    ends = [f"{values[row]:.2g} at N = {format_size(float(N[row]))}" for row in (known[0], known[-1])]
+    return [
+        f"{what} go with N, from {' to '.join(ends)}: the law takes what that does for the effect of N, so its "
+        "predictions at other N are for runs whose recipe goes on like that"
+    ]
 
 
 def explained(cause: FloatArray, residual: FloatArray, sizes: IntArray, seed: int) -> tuple[float, float, float]:

@@ -26,6 +26,7 @@ from shapleymix.laws.pieces import Pieces, effective, harmful
 from shapleymix.laws.task_curves import TaskCurves
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
+from shapleymix.tables.languages import NATS, Unit
 
 UNCALIBRATED = 0.05
 """Of the span of the calibrated losses: a loss further outside of it has a score that no run has shown."""
@@ -230,7 +231,7 @@ class Surface:
     N, D : float
         Parameters and tokens.
     measure : str
-        `"loss"`, nats per token; or `"error"`, error rates of tasks.
+        `"loss"`, in the `unit`; or `"error"`, error rates of tasks.
     available : array (M,)
         Unique tokens; NaN where there is no limit.
     pieces, draws : Pieces, optional
@@ -242,6 +243,10 @@ class Surface:
         The smallest ratio of it that a fitted run had, at least `TRACE`; 0 where `own` is -1.
     absent : Pieces, optional
         Convex pieces of the other regime.
+    known : Known
+        Where the numbers come from, in nats a token.
+    unit : Unit
+        What losses are read in, in pieces and samples as well.
     """
 
     sources: tuple[str, ...]
@@ -258,11 +263,18 @@ class Surface:
     known: Known
     score: Score | None = None
     places: IntArray | None = None  # (T,) of the tasks' languages among the law's targets
+    unit: Unit = NATS
+
+    def read_in(self, unit: Unit) -> Surface:
+        """The same losses in a unit; they must be in nats."""
+        factor = unit.per_nat * np.ones(len(self.targets))
+        scaled = [None if one is None else one.scaled(factor) for one in (self.pieces, self.draws, self.absent)]
+        return replace(self, pieces=scaled[0], draws=scaled[1], absent=scaled[2], unit=unit)
 
     def mean(self, p: FloatArray) -> FloatArray:
         """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
         found = np.stack([self.known.losses(one) for one in np.atleast_2d(p)])
-        return found if self.score is None else self.score.curves.errors(found[:, self.places])
+        return found * self.unit.per_nat if self.score is None else self.score.curves.errors(found[:, self.places])
 
     def sample(self, p: FloatArray, *, runs: bool = True) -> FloatArray:
         """Losses, or error rates, (S, R, K), joint over mixtures (R, M) and targets; the same bytes on every call.
@@ -371,7 +383,9 @@ def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> Flo
         logs = known.base(p, count) + known.scale(p) * field[:, place] + known.form(p, count)
         with np.errstate(over="ignore"):
             losses = np.exp(logs)
-        found.append(losses if surface.score is None else surface.scored(losses, int(mixtures[place]), runs=runs))
+        scored = surface.score is not None
+        read = surface.scored(losses, int(mixtures[place]), runs=runs) if scored else losses * surface.unit.per_nat
+        found.append(read)
     return np.stack(found, axis=1)
 
 
@@ -391,6 +405,7 @@ def with_score(surface: Surface, score: Score) -> Surface:
         surface,
         targets=score.labels,
         measure="error",
+        unit=Unit("error rate"),
         pieces=None if pieces is None else pieces.scored(score.curves, places),
         draws=None if draws is None else draws.scored(score.drawn(draws.batch[0]), places),
         absent=None if absent is None else absent.scored(score.curves, places),

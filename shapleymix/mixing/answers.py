@@ -50,7 +50,9 @@ class Answer(Tabular, Record):
     objective_kind, objective_unit : str
         "mean" or "worst"; and the unit of the objective and of every gain, such as "nats".
     measure : str
-        `"loss"` in nats, or `"error"`: losses, objective and gains are error rates of tasks, one less their score.
+        `"loss"`, or `"error"`: losses, objective and gains are error rates of tasks, one less their score.
+    unit : str
+        Unit of the losses: "nats" a token, "bits a byte" or "error rate".
     level : float
         Probability of the intervals.
     available, max_epochs, min_tokens : array (M,)
@@ -78,6 +80,7 @@ class Answer(Tabular, Record):
     objective_kind: str
     objective_unit: str
     measure: str
+    unit: str
     level: float
     available: FloatArray
     max_epochs: FloatArray
@@ -238,9 +241,9 @@ class Mixture(Answer):
     p, p_low, p_high : array (M,)
         Ratios of tokens, and the interval of the optimum over the fit's replicates (NaN without them).
     losses, losses_low, losses_high, weights : array (K,)
-        Predicted losses at p, nats per token, with their intervals; and their weights in the objective.
+        Predicted losses at p with their intervals; and their weights in the objective.
     objective, objective_low, objective_high, penalty : float
-        Mean or worst loss at p, with its interval for one run; and the term kl * KL(p || anchor), nats.
+        Mean or worst loss at p, with its interval for one run; and the term kl * KL(p || anchor).
     certificate : Certificate
         Bound on what any other mixture within the bounds could gain; NaN for a law without convexity.
     caps, floors : array (M,)
@@ -249,6 +252,8 @@ class Mixture(Answer):
         The bounds that hold the optimum back, the dearest first.
     epochs : array (M,)
         How often the mixture sees each token; NaN where not known.
+    p_bytes : array (M,)
+        Ratios of bytes; NaN where the languages table has no `bytes_per_token` of a source in the mixture.
     baselines, what_if : tuple of Rival and tuple of WhatIf
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
     kl, anchor : float and array (M,), optional
@@ -261,7 +266,7 @@ class Mixture(Answer):
     axes: ClassVar[Mapping[str, str]] = {
         **Answer.axes,
         "p": "M", "p_low": "M", "p_high": "M", "losses": "K", "losses_low": "K", "losses_high": "K", "weights": "K",
-        "caps": "M", "floors": "M", "epochs": "M", "anchor": "M",
+        "caps": "M", "floors": "M", "epochs": "M", "p_bytes": "M", "anchor": "M",
     }  # fmt: skip
 
     p: FloatArray
@@ -279,6 +284,7 @@ class Mixture(Answer):
     floors: FloatArray
     binding: tuple[Price, ...]
     epochs: FloatArray
+    p_bytes: FloatArray
     baselines: tuple[Rival, ...]
     replicates: int
     penalty: float = 0.0
@@ -426,7 +432,7 @@ class Candidate(Compared):
     Attributes
     ----------
     losses, low, high : array (K,)
-        Predicted losses with their interval, nats per token.
+        Predicted losses with their interval, in the table's `unit`.
     """
 
     kind = "candidate"

@@ -53,7 +53,7 @@ class FrontierPoint(Record):
     p : array (M,)
         Ratios.
     losses : array (K,)
-        Predicted losses, nats; NaN where above an untrained model's.
+        Predicted losses; NaN where above an untrained model's.
     first, second : float
         Mean losses of the two sides with their intervals for one run.
     certificate : Certificate

@@ -19,10 +19,10 @@ from shapleymix.laws.pieces import Pieces, product
 from shapleymix.mixing.constraints import Cones
 from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import Languages, column_of, read_languages
+from shapleymix.tables.languages import Languages, read_languages
 from shapleymix.tables.words import amounts, parse_number, parse_positive
 
-UNWEIGHTED, NORMALIZED, BITS = "unweighted", "normalized", "bits-per-byte"
+UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
 MEAN, WORST = "mean", "worst"
 
 WeightSpec = str | os.PathLike[str] | Mapping[str, float | str] | Sequence[float] | FloatArray | Languages
@@ -50,12 +50,11 @@ class Weights:
     notices: tuple[str, ...] = ()
     unit: str = ""
 
-    def of(self, objective: str, measure: str) -> tuple[FloatArray, str]:
-        """Weights (K,) of the mean or the worst objective, and the unit of that.
+    def of(self, objective: str, plain: str) -> tuple[FloatArray, str]:
+        """Weights (K,) of the mean or the worst objective, and the unit of that, where losses have a `plain` one.
 
         Of the worst loss the largest weight is 1; where weights differ, a weighted loss is no loss of any target.
         """
-        plain = "nats" if measure == "loss" else "error rate"
         if self.unit:
             return self.raw / (len(self.raw) if objective == MEAN else 1), self.unit
         if objective == MEAN:
@@ -68,9 +67,8 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
     """The weights of the targets that the keywords of a problem ask for.
 
     `unweighted` (the mean of the losses), `normalized` (the mean of losses divided by those of monolingual models;
-    ShapleyLaw paper, "Mixture Optimization"), `bits-per-byte` (their mean in that unit), numbers by target, or a
-    languages table with weights. Targets without a number get 0, which the notices say. Tasks are weighed by the
-    scores' own rule.
+    ShapleyLaw paper, "Mixture Optimization"), numbers by target, or a languages table with weights. Targets without a
+    number get 0, which the notices say. Tasks are weighed by the scores' own rule.
 
     Raises
     ------
@@ -89,14 +87,12 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
         return _of_numbers(_column(given, targets), targets, f"table {given.origin}")
     if isinstance(given, str) and given == UNWEIGHTED:
         return Weights(np.ones(len(targets)), "unweighted: the mean of the losses")
-    if isinstance(given, str) and given in (NORMALIZED, BITS) and score is not None:
-        raise UsageError(f"{given} weights are of losses, not of scores", hint="give weights of tasks")
-    if isinstance(given, str) and given == BITS:
-        return _in_bits(table, targets)
     if isinstance(given, str) and given == NORMALIZED:
+        if score is not None:
+            raise UsageError("normalized weights are of losses, not of scores", hint="give weights of tasks")
         return _normalized(fit, surface, amounts(nothing, asked["monolingual"], targets, parse_positive, "monolingual"))
     if isinstance(given, str) and "=" not in given:
-        raise UsageError(f"unknown weights {given!r}", hint=did_you_mean(given, (UNWEIGHTED, NORMALIZED, BITS)))
+        raise UsageError(f"unknown weights {given!r}", hint=did_you_mean(given, (UNWEIGHTED, NORMALIZED)))
     if score is not None and (given is None or isinstance(given, (str, Mapping))):
         given = score.weights(given, asked["objective"])
     return _of_numbers(amounts(nothing, given, targets, parse_number, "weights"), targets, origin)
@@ -105,7 +101,7 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
 def _normalized(fit: Any, surface: Surface, measured: FloatArray) -> Weights:
     """Inverse monolingual losses: measured (K,) where given, else predicted at the mixture of that language alone."""
     sources, targets = surface.sources, surface.targets
-    alone = as_surface(fit, surface.N, surface.D).mean(np.eye(len(sources)))
+    alone = as_surface(fit, surface.N, surface.D).read_in(surface.unit).mean(np.eye(len(sources)))
     predicted = np.array([alone[sources.index(one), j] if one in sources else np.nan for j, one in enumerate(targets)])
     losses, known = np.where(np.isnan(measured), predicted, measured), ~np.isnan(measured)
     faults = [
@@ -118,18 +114,6 @@ def _normalized(fit: Any, surface: Surface, measured: FloatArray) -> Weights:
     origin = "measured" if known.all() else "measured where given, else predicted" if known.any() else "predicted"
     told = f"normalized: inverse monolingual loss, {origin}"
     return Weights(1 / losses, told, unit="times the monolingual loss")
-
-
-def _in_bits(table: Languages | None, targets: tuple[str, ...]) -> Weights:
-    """What makes bits a byte of nats a token, for tokenizers that give languages different numbers of bytes."""
-    size = column_of(table, "bytes_per_token", targets)
-    faults = [
-        Fault(f"the bytes per token of {target!r} are not known", hint="give a languages table with bytes_per_token")
-        for target in np.array(targets)[np.isnan(size)].tolist()
-    ]
-    if faults:
-        raise UsageError.of(faults, "the weights")
-    return Weights(1 / (np.log(2) * size), f"{BITS}: the mean of the losses in bits a byte", unit="bits a byte")
 
 
 def _column(languages: Languages, targets: tuple[str, ...]) -> FloatArray:
@@ -172,7 +156,7 @@ class Goal:
     worst : bool
         Whether the largest weighted loss is minimised.
     kl, anchor : float and array (M,), optional
-        Weight of the penalty in nats, and its mixture.
+        Weight of the penalty, in the unit of the objective, and its mixture.
     cones : Cones, optional
         Constraints of the user's own that are no rows of the bounds.
     """
@@ -220,7 +204,7 @@ class Goal:
         return self.of(self.law.losses(p))
 
     def penalty(self, p: FloatArray) -> float:
-        """kl KL(p || anchor) of one mixture, nats; infinite outside of the anchor's support."""
+        """kl KL(p || anchor) of one mixture; infinite outside of the anchor's support."""
         return self.kl * divergence(p, self.anchor) if self.kl > 0 and self.anchor is not None else 0.0
 
     def total(self, p: FloatArray) -> float:

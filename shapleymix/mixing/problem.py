@@ -31,7 +31,7 @@ from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope
 from shapleymix.mixing.reporting import candidates_of, reported, tokens_of
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.languages import LanguagesSpec, languages_of
+from shapleymix.tables.languages import LanguagesSpec, languages_of, unit_of
 from shapleymix.tables.mixtures import MixtureSpec, Rivals, mixture_of
 from shapleymix.tables.words import (
     Amounts,
@@ -96,8 +96,10 @@ class Problem:
         within, cones = rows_and_cones(within, asked["constraints"])
         within = within.checked()
         surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
+        if surface.score is None:
+            surface = surface.read_in(unit_of(asked["unit"], asked["languages"], surface.targets))
         weights = weights_of(fit, surface, asked)
-        w, unit = weights.of(asked["objective"], surface.measure)
+        w, unit = weights.of(asked["objective"], surface.unit.name)
         within, told = _above_the_edge(fit, surface, within, w > 0)
         law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
         goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, cones)
@@ -221,6 +223,7 @@ def problem(
     N: Size,
     D: Size,
     *,
+    unit: str = "nats",
     weights: WeightSpec | None = None,
     monolingual: Mapping[str, float | str] | str | None = None,
     objective: str = MEAN,
@@ -263,11 +266,13 @@ def problem(
         A `Fit`, the file of a saved one, or an object of your own with `sources`, `targets` and `predict`.
     N, D : Size
         Parameters and tokens of the run: numbers, or sizes such as `"243M"`.
+    unit : str
+        Unit of the losses, and so of the objective: `"nats"` a token, or `"bpb"`, bits a byte by the column
+        `bytes_per_token` of `languages`.
     weights : WeightSpec, optional
-        What each target counts: `"unweighted"`, `"normalized"` (losses are divided by those of monolingual models),
-        `"bits-per-byte"` (the mean in that unit, by the column `bytes_per_token` of `languages`), numbers by target
-        (`"en=1,de=2"`; the others get 0), or a languages table. By default the weights of `languages` if it has any,
-        else unweighted.
+        What each target's loss counts: `"unweighted"`, `"normalized"` (losses are divided by those of monolingual
+        models), numbers by target (`"en=1,de=2"`; the others get 0), or a languages table. By default the weights of
+        `languages` if it has any, else unweighted.
     monolingual : mapping or str, optional
         Measured losses of monolingual models, for normalized weights; predicted where not given.
     objective : str
@@ -310,7 +315,7 @@ def problem(
     anchor : MixtureSpec, optional
         A mixture towards which the optimum is pulled; needs `kl`.
     kl : float
-        Strength of the pull: the term kl * KL(p || anchor) is added to the objective, in nats of loss.
+        Strength of the pull: the term kl * KL(p || anchor) is added to the objective, in its unit.
     constraints : sequence of Constraint
         Functions from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them.
     compare_to : Rivals
@@ -383,6 +388,8 @@ def checked(asked: dict[str, Any]) -> dict[str, Any]:
             raise UsageError(f"{option} does nothing without {other}", hint=f"give {other}, or leave out {option}")
     if asked["kl"] > 0 and asked["anchor"] is None:
         raise UsageError("a KL weight needs an anchor mixture", hint="for instance the anchor uniform")
+    if score is not None and asked["unit"] != "nats":
+        raise UsageError("unit is of losses, not of scores", hint="leave out unit or downstream")
     if isinstance(score, (str, os.PathLike)):
         from shapleymix.scores import Downstream
 

@@ -30,7 +30,8 @@ from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, REGIME, T
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray, Record
-from shapleymix.tables.mixtures import Rivals, epochs_of, named_baselines, rivals_of
+from shapleymix.tables.languages import column_of
+from shapleymix.tables.mixtures import Rivals, epochs_of, named_baselines, rivals_of, shares_of_bytes
 from shapleymix.tables.words import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         floors=within.lower,
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
         epochs=epochs_of(p, surface.available, surface.D),
+        p_bytes=shares_of_bytes(p, column_of(one.asked["languages"], "bytes_per_token", within.sources)),
         baselines=_rivals(one, p),
         replicates=0 if optima is None else len(optima),
         penalty=goal.penalty(p),
@@ -330,8 +332,9 @@ def common_fields(one: Problem, told: Sequence[str], notices: Sequence[str]) -> 
     return {
         "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
         "weights_origin": one.weights.origin, "objective_kind": one.asked["objective"], "objective_unit": one.unit,
-        "measure": surface.measure, "level": one.level, "available": supply.available, "max_epochs": supply.epochs,
-        "min_tokens": supply.least, "read": supply.read, "warnings": tuple(told[:MOST_WARNINGS]),
+        "measure": surface.measure, "unit": surface.unit.name, "level": one.level, "available": supply.available,
+        "max_epochs": supply.epochs, "min_tokens": supply.least, "read": supply.read,
+        "warnings": tuple(told[:MOST_WARNINGS]),
         "notices": tuple(dict.fromkeys((*told[MOST_WARNINGS:], *notices))),
         "asked": plain_keywords(one.asked), "provenance": provenance_of(one.fit),
     }  # fmt: skip

@@ -1,19 +1,23 @@
-"""Languages tables: what is known of each language beside its runs, and the unique tokens at hand of each source."""
+"""Languages tables: what is known of each language beside its runs, unique tokens at hand, and units of losses.
+
+Losses are stored and fitted in nats a token, whatever the unit that they are read and shown in: that is a factor for
+each target.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from shapleymix.display import Column, Shown, Tabular
-from shapleymix.errors import UsageError, described, printable
+from shapleymix.errors import Fault, UsageError, described, printable
 from shapleymix.files import is_table_name
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
-from shapleymix.tables.words import Amounts, amounts, check_label, parse_size
+from shapleymix.tables.words import Amounts, amounts, check_label, parse_choice, parse_size
 
 COLUMNS = ("language", "family", "parent", "available_tokens", "weight", "max_epochs", "bytes_per_token")
 
@@ -156,3 +160,33 @@ def column_of(
     known = None if table is None else getattr(table, column)
     values = {} if table is None or known is None else dict(zip(table.names, known.tolist(), strict=True))
     return np.array([values.get(name, np.nan) for name in labels], dtype=np.float64)
+
+
+class Unit(NamedTuple):
+    """A unit of losses: its name, and what a nat a token of each target (K,) is in it."""
+
+    name: str = "nats"
+    per_nat: FloatArray | float = 1.0
+
+
+NATS = Unit()
+
+
+def unit_of(given: str, table: Languages | None, targets: Sequence[str]) -> Unit:
+    """The unit of a word: `nats`, or `bpb` for bits a byte, which needs the table's `bytes_per_token`.
+
+    Raises
+    ------
+    UsageError
+        If it is another word, or the bytes per token of a target are not known.
+    """
+    if parse_choice(given, ("nats", "bpb"), "unit") == "nats":
+        return NATS
+    size = column_of(table, "bytes_per_token", targets)
+    faults = [
+        Fault(f"the bytes per token of {target!r} are not known", hint="give a languages table with bytes_per_token")
+        for target in np.array(targets)[np.isnan(size)].tolist()
+    ]
+    if faults:
+        raise UsageError.of(faults, "the unit")
+    return Unit("bits a byte", 1 / (np.log(2) * size))

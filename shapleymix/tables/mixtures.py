@@ -267,6 +267,12 @@ def epochs_of(p: FloatArray, available: FloatArray, D: float) -> FloatArray:
     return np.divide(used, available, out=np.where(np.isnan(available), np.nan, bare), where=available > 0)
 
 
+def shares_of_bytes(p: FloatArray, size: FloatArray) -> FloatArray:
+    """Ratios of bytes (M,) by the bytes of a token of each source (M,); NaN if one that is held has no such number."""
+    held = np.where(p > 0, p * size, 0.0)
+    return held / held.sum()
+
+
 def mixture_of(given: MixtureSpec, sources: Sequence[str], available: FloatArray, D: float) -> FloatArray:
     """A mixture (M,) from whatever may be given for one: a baseline's name, or what `parse_mixture` takes."""
     if isinstance(given, str) and is_name(given, sources):

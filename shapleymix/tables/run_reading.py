@@ -15,16 +15,16 @@ from shapleymix.errors import did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.runs import LATE, LOSSES, UNIQUE, Losses, RunLog, concat
+from shapleymix.tables.runs import LATE, LOSSES, RECIPE, UNIQUE, Losses, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, listed, read_sheet
 from shapleymix.tables.words import check_label, format_range, parse_choice
 
 SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
 PREFIXES = (UNIQUE, LATE, "tokens_", "p_", "loss_")
-_SINGLE = ("run", "N", "D", "weight", "split", "seed", "schedule", "final", "learning_rate")
+_SINGLE = ("run", "N", "D", "weight", "split", "seed", "schedule", "final", *RECIPE, "tokenizer")
 _NAMED_LIKE = (
-    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, schedule or final, "
-    "learning_rate, tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
+    "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokenizer, schedule or "
+    "final, learning_rate, batch_tokens, tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
 )
 _LOSS_HINT = "losses are nats per token; `shapleymix import` converts perplexity and bits"
 _UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million; `shapleymix import` multiplies columns"
@@ -41,10 +41,11 @@ _RULES = {
     "loss_": (*LOSSES, _LOSS_HINT),
     "weight": (0.0, np.inf, None),
     "learning_rate": (1e-12, 1e3, "give the largest learning rate of the run"),
+    "batch_tokens": (1.0, 1e12, "give the tokens of a step: its sequences times their length"),
     "schedule": (1.0, 1e16, "the schedule counts tokens, as D; leave it empty where a run did not end"),
 }
 """Least and largest number of a column, and what to do; columns of amounts may be typed as sizes."""
-_SIZES = ("N", "D", "tokens_", UNIQUE, "schedule")
+_SIZES = ("N", "D", "tokens_", UNIQUE, "schedule", "batch_tokens")
 
 
 def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", origin: str = "<memory>") -> RunLog:
@@ -53,8 +54,9 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", o
     A row is a model at a token count: `run`, `N`, `D`, `p_<source>` or `tokens_<source>`, `loss_<target>` in nats a
     token, and optionally `tokens_unique_<source>`, `weight`, `split`, `seed`, and `schedule` (tokens at which the
     learning-rate schedule of the run ends) or `final` (1 where it has ended, 0 before); by default the last row of a
-    run is its end; and `learning_rate`, the largest of a run. Rows whose ratios miss a sum of one by at most 5e-3 are
-    renormalised, which a notice says. Of a run in phases, `p1_<source>` and `D1`, `p2_<source>` and `D2` and so on
+    run is its end; `learning_rate`, the largest of a run; `batch_tokens`, the tokens of one of its steps; and
+    `tokenizer`, its name, one for all rows. Rows whose ratios miss a sum of one by at most 5e-3 are renormalised, which
+    a notice says. Of a run in phases, `p1_<source>` and `D1`, `p2_<source>` and `D2` and so on
     stand in place of `p_<source>` and `D`, and are summed.
 
     Parameters
@@ -177,8 +179,8 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
         seed=sheet.texts("seed", empty=True) if "seed" in sheet.columns else None,
         unique=_matrix(sheet, limits, UNIQUE) if roles.limited else None,
         late=_matrix(sheet, last, LATE) if roles.in_phases else None,
-        schedule=_column(sheet, "schedule", "schedule", empty=True) if "schedule" in sheet.columns else None,
-        learning_rate=_column(sheet, rate, rate, empty=True) if (rate := "learning_rate") in sheet.columns else None,
+        tokenizer=sheet.texts("tokenizer", empty=True) if "tokenizer" in sheet.columns else None,
+        **{name: _column(sheet, name, name, empty=True) for name in ("schedule", *RECIPE) if name in sheet.columns},
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),

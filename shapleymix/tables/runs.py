@@ -29,7 +29,8 @@ BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 20.0)
 untrained model with 485 million words has a loss of 20 nats a token."""
 UNIQUE, LATE = "tokens_unique_", "late_"
 """Beginnings of the columns with the unique tokens of a source, and with its ratio in the last phase of a run."""
-_OPTIONAL = ("weight", "split", "seed", "schedule", "learning_rate")
+RECIPE = ("learning_rate", "batch_tokens")
+_OPTIONAL = ("weight", "split", "seed", "schedule", *RECIPE, "tokenizer")
 _COLUMNS = ("runs", "N", "D", "p", "loss", "lines", "unique", "late", *_OPTIONAL)
 
 
@@ -73,8 +74,10 @@ class RunLog(Tabular, Shown):
     schedule : array (R,), optional
         Tokens at which the run's learning-rate schedule ends, NaN where it does not; None where the last row of a run
         is its end.
-    learning_rate : array (R,), optional
-        Largest learning rate of each row's run; None where the log does not say.
+    learning_rate, batch_tokens : array (R,), optional
+        Largest learning rate of each row's run, and tokens of one of its steps; None where the log does not say.
+    tokenizer : tuple of str (R,), optional
+        Name of the tokenizer of each row's run: one for all, since losses are per token.
     origin : str
         Name of the file.
     digest : str
@@ -101,6 +104,8 @@ class RunLog(Tabular, Shown):
     late: FloatArray | None = None
     schedule: FloatArray | None = None
     learning_rate: FloatArray | None = None
+    batch_tokens: FloatArray | None = None
+    tokenizer: tuple[str, ...] | None = None
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
@@ -264,17 +269,18 @@ def write_runs(log: RunLog, path: str | os.PathLike[str], *, force: bool = False
 def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
     """Several logs as one, with the columns of the first.
 
-    All must have the same sources and targets, in any order; where losses are optional, a log without any (a plan, a
-    table of points) has none of those of the others. Where two logs use one run id for different models (another N,
-    mixture or seed), the ids are prefixed with the names of their files.
+    All must have one tokenizer, and the same sources and targets, in any order; where losses are optional, a log
+    without any (a plan, a table of points) has none of those of the others. Where two logs use one run id for different
+    models (another N, mixture or seed), the ids are prefixed with the names of their files.
 
     Raises
     ------
     DataError
-        If the labels differ, or a row (run, N, D, mixture, seed) is in two logs.
+        If the labels or tokenizers differ, or a row (run, N, D, mixture, seed) is in two logs.
     """
     if not logs:
         raise DataError("there is no run log to read")
+    _require_one_tokenizer(logs)
     if len(logs) == 1:
         return logs[0]
     if losses == "optional":
@@ -292,6 +298,17 @@ def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
         raise DataError.of(faults, "the run logs")
     named = [replace(log, notices=tuple(f"{log.origin}: {notice}" for notice in log.notices)) for log in ordered]
     return _joined(_with_own_ids(named))
+
+
+def _require_one_tokenizer(logs: Sequence[RunLog]) -> None:
+    """Refuse the first row whose tokenizer is not that of the rows before it."""
+    named = [(name, log, row) for log in logs for row, name in enumerate(log.tokenizer or ()) if name]
+    for name, log, row in named:
+        if name != named[0][0]:
+            place = Location(log.origin, int(_lines(log)[row]), "tokenizer")
+            hint = "losses and D count its tokens: fit the runs of each tokenizer by themselves"
+            message = f"the tokenizer is {name!r}, that of the rows before it {named[0][0]!r}"
+            raise DataError(message, hint=hint, location=place)
 
 
 def _models(log: RunLog) -> list[Model]:
@@ -343,7 +360,8 @@ def _joined(logs: Sequence[RunLog]) -> RunLog:
         unique=column("unique", lambda log: np.full(log.p.shape, np.nan)),
         late=column("late", lambda log: np.full(log.p.shape, np.nan)),
         schedule=column("schedule", lambda log: log.ends),
-        learning_rate=column("learning_rate", lambda log: np.full(len(log), np.nan)),
+        tokenizer=column("tokenizer", lambda log: ("",) * len(log)),
+        **{name: column(name, lambda log: np.full(len(log), np.nan)) for name in RECIPE},
         lines=column("lines", _lines),
         origin=" + ".join(log.origin for log in logs),
         digest=hashlib.sha256("".join(log.digest for log in logs).encode()).hexdigest(),

@@ -136,6 +136,29 @@ def test_epochs_and_fewest_tokens(home: Path) -> None:
     assert p["zh"] >= 0.3 - 1e-9
 
 
+def test_bits_a_byte_in_and_out(home: Path) -> None:
+    sizes = {"en": 4.5, "de": 4.0, "fr": 4.2, "zh": 3.0, "ja": 3.3}
+    pl.DataFrame({"language": [*sizes], "bytes_per_token": [*sizes.values()]}).write_csv(home / "sizes.csv")
+    factor = {name: 1 / (np.log(2) * size) for name, size in sizes.items()}
+    bits = [pl.col(f"loss_{name}") * one for name, one in factor.items()]
+    pl.read_csv(home / "runs.csv").with_columns(bits).write_csv(home / "bits.csv")
+    read = ("--map", "unit=bpb", "--map", "bytes_per_token=sizes.csv")
+    typed("import", "bits.csv", *read, "-o", "nats.csv", folder=home)
+    typed("fit", "nats.csv", *QUICK, "-o", "again.json", folder=home)
+    asked = ("--languages", "sizes.csv", "--unit", "bpb", "--groups", "zh+ja<=0.3")
+    found, again = (answer("optimize", name, *BUDGET, *asked, folder=home) for name in ("fit.json", "again.json"))
+    np.testing.assert_allclose(again["p"], found["p"], atol=1e-9)
+    same = answer("predict", "fit.json", "--mixture", "uniform", *BUDGET, folder=home)
+    told = answer("predict", "fit.json", "--mixture", "uniform", *BUDGET, *asked[:4], folder=home)
+    np.testing.assert_allclose(told["losses"], np.array(same["losses"]) * [factor[name] for name in same["targets"]])
+    assert (same["unit"], told["unit"]) == ("nats", found["unit"])
+    assert found["objective_unit"] == found["unit"] != "nats"
+    assert found["objective"] == pytest.approx(np.mean(found["losses"]))
+    by_bytes = np.array(found["p"]) * [sizes[name] for name in found["sources"]]
+    np.testing.assert_allclose(found["p_bytes"], by_bytes / by_bytes.sum())
+    typed("optimize", "fit.json", *BUDGET, "--unit", "bpb", folder=home, code=2)
+
+
 @pytest.mark.parametrize("distance", ["l1", "kl"])
 def test_balls(home: Path, distance: str) -> None:
     p = np.array(optimum(home, "--near", "uniform", "--within", "0.05", "--distance", distance)["p"])

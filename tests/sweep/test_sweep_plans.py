@@ -119,6 +119,22 @@ def test_a_grid_is_the_whole_product_and_its_runs_are_told_apart():
     assert [(run.N, run.command[1]) for run in named] == [(23712, "tiny"), (97600, "mini")]
 
 
+def test_all_runs_of_a_size_have_one_recipe(tmp_path: Path):
+    command = f"{COMMAND} --lr {{learning_rate}} --batch {{batch_tokens}}"
+    plan = small(command=command, learning_rate="3e-3,1e-3", batch_tokens="64k")
+    plan.write(tmp_path / "plan.jsonl")
+    for run in read_plan(tmp_path / "plan.jsonl").runs:
+        rate = {1000: 3e-3, 2000: 1e-3}[run.N]
+        assert run.recipe == {"learning_rate": rate, "batch_tokens": 64e3}
+        assert run.command[-4:] == ("--lr", str(rate), "--batch", "64000")
+    assert small().runs[0].id not in {run.id for run in plan.runs}
+    for wrong in ({"learning_rate": "1,2,3", "batch_tokens": 1}, {"learning_rate": 1e-3}, {"learning_rate": 0}, {}):
+        with pytest.raises(UsageError):
+            small(command=command, **wrong)
+    with pytest.raises(UsageError):
+        small(learning_rate=1e-3)
+
+
 def test_a_run_that_comes_twice_is_planned_once():
     one = coalitions(("en", "de"))
     twice = Mixtures(one.sources, (*one.names, "again"), np.concatenate([one.p, one.p[:1]]))

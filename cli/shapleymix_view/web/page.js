@@ -207,7 +207,7 @@ function showAnswer() {
   objective.textContent = `Mean loss ${mean.toFixed(4)} ${data.unit}. ${proof}`;
   warned.replaceChildren(...warningsOf(asked, p).map((text) => make("li", {}, text)));
   const targets = data.targets.map((name, j) => [name, losses[j]?.toFixed(4) ?? "–", parseFloat(w[j].toPrecision(4))]);
-  const parts = [...ratiosOf(answer), tableOf("Predicted losses, nats", ["target", "loss", "weight"], targets)];
+  const parts = [...ratiosOf(answer), tableOf(`Predicted losses, ${data.losses}`, ["target", "loss", "weight"], targets)];
   const heads = ["mixture", "mean loss", "gain over it"];
   if (data.rivals.length) parts.push(tableOf("Other mixtures at this budget", heads, rivalsOf(answer)));
   shown.replaceChildren(...parts);
