@@ -39,6 +39,7 @@ from shapleymix_irds.world import (
     isolated,
     local,
     named_parameters,
+    word_layers,
 )
 
 Sketches = dict[str, Tensor]  # (groups, numbers) by the names of parameters
@@ -371,12 +372,11 @@ class Engine:
 
 
 def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[str, Use]:
-    """Which matrices have a row for each word of a vocabulary, and are those of an output layer, or of no other."""
-    vocabularies = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
-    others = [m for m in model.modules() if not isinstance(m, nn.Embedding)]
-    shared = {id(each) for m in others for each in m._parameters.values()}
-    rows = {name: each for name, each in parameters.items() if each.dim() == 2 and each.shape[0] in vocabularies}
-    return {name: "output" if id(each) in shared else "table" for name, each in rows.items()}
+    """Which matrices have a row for each word of a vocabulary: those of an output layer, and of no other."""
+    tables, outputs = word_layers(model)
+    uses: dict[int, Use] = dict.fromkeys((id(table.weight) for table in tables), "table")
+    uses |= dict.fromkeys((id(layer.weight) for layer in outputs), "output")
+    return {name: uses[id(each)] for name, each in parameters.items() if id(each) in uses}
 
 
 def weighed(parts: Tensor, loss: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
