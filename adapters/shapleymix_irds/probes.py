@@ -75,22 +75,20 @@ def unwatched() -> Any:
     return nullcontext() if torch.compiler.is_compiling() else torch._C.DisableTorchFunction()
 
 
-def _normalised(x: Tensor, norm: int, shape: torch.Size, eps: float | None) -> Tensor:
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    if norm == 1:
-        return F.rms_norm(wide if eps is not None else x, list(shape), None, eps)
-    if norm == 2:
-        return F.layer_norm(wide, list(shape), None, None, 1e-5 if eps is None else eps)
-    return x
-
-
 def vector_gradient(
     x: Tensor | None, delta: Tensor, shape: torch.Size, labels: Labels, norm: int, eps: float | None
 ) -> Tensor:
     """By group, (G, numbers), of a weight that is added to rows, or multiplied with them, as they are or normalised."""
     delta = delta.to(torch.promote_types(delta.dtype, torch.float32))
-    delta = delta if x is None else delta * _normalised(x, norm, shape, eps)
-    return by_group(delta, labels.ordered, labels.count, shape)
+    if x is None or norm == 0:
+        return by_group(delta if x is None else delta * x, labels.whole.groups, labels.count, shape)
+    least = (torch.finfo(x.dtype).eps if norm == 1 else 1e-5) if eps is None else eps
+    x = x.to(delta.dtype).flatten(x.dim() - len(shape))
+    x = x if norm == 1 else x - x.mean(-1, keepdim=True)
+    size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # which rows are divided by when they are added up
+    parts = (delta.reshape(x.shape) * x).reshape(len(labels.whole.groups), -1, x.shape[-1])
+    weights = (size.square() / x.shape[-1] + least).rsqrt().reshape(len(parts), 1, -1)
+    return by_group((weights @ parts).view(-1, *shape), labels.whole.groups, labels.count, shape)
 
 
 def by_group(delta: Tensor, groups: Tensor, count: int, shape: torch.Size) -> Tensor:
@@ -158,11 +156,16 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
 
 
 class Place(NamedTuple):
-    """Name and side of a parameter, and the dummy of its sketch."""
+    """Name and side of a parameter, the dummy of what is measured, and the sketches (K, numbers) that are met, if any."""
 
     name: str
     side: Side
     dummy: Tensor
+    met: Tensor | None
+
+    def measured(self, sketch: Tensor) -> Tensor:
+        """A sketch (G, numbers), or its products (G, K) with those that it meets."""
+        return sketch if self.met is None else sketch @ self.met.T
 
 
 class Book:
@@ -171,7 +174,8 @@ class Book:
     Attributes
     ----------
     dummies : dict of str to tensor
-        Leaves of zeros whose gradients are the sketches, by the names of parameters.
+        Leaves of zeros whose gradients are the sketches, or their products with those of validation, by the names of
+        parameters.
     places : dict of int to Place
         Of each parameter, by its identity.
     """
@@ -179,9 +183,11 @@ class Book:
     def __init__(self, engine: Engine, groups: int) -> None:
         self.engine = engine
         zero = torch.zeros((), dtype=engine.dtype, device=engine.device)
-        sides = engine.sides.items()
-        self.dummies = {name: zero.expand(groups, side.numbers).requires_grad_() for name, side in sides}
+        self.met = {} if engine.validated is None else engine.validated.sketches
+        sizes = {n: len(self.met[n]) if n in self.met else side.numbers for n, side in engine.sides.items()}
+        self.dummies = {name: zero.expand(groups, size).requires_grad_() for name, size in sizes.items()}
         self.places: dict[int, Place] = {}
+        self.mixing = torch.zeros(0, 0)
         self.look()
 
     def look(self) -> None:
@@ -191,7 +197,8 @@ class Book:
         """
         for identity, name in names_of(self.engine.model).items():
             if name in self.dummies and name not in self.engine.coverage.passed:
-                self.places.setdefault(identity, Place(name, self.engine.sides[name], self.dummies[name]))
+                place = Place(name, self.engine.sides[name], self.dummies[name], self.met.get(name))
+                self.places.setdefault(identity, place)
 
     def place(self, weight: Tensor) -> Place | None:
         """The place of a parameter; None for one that is not the model's."""
@@ -214,7 +221,9 @@ class Book:
         rows = x.detach().reshape(-1, x.shape[-1])
         rows = rows[:: max(1, len(rows) // NOTED)].to(matrix.dtype)
         count = basis_columns(matrix.shape[1])
-        matrix.data[:, :count] += rows.T @ signs((len(rows), count), engine.mixing, matrix.dtype)
+        if len(self.mixing) < len(rows) or self.mixing.shape[1] < count:
+            self.mixing = signs((2 * NOTED, count), engine.mixing, matrix.dtype)
+        matrix.data[:, :count] += rows.T @ self.mixing[: len(rows), :count]
 
 
 class Watching(TorchFunctionMode):
@@ -306,7 +315,7 @@ class Watching(TorchFunctionMode):
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             silent = not torch.compiler.is_compiling() and book.silent(place.name)
-            return [None if silent else sketch(x, delta)]
+            return [None if silent else place.measured(sketch(x, delta))]
 
         return marked(Probe.apply(y, x, measure, place.dummy))
 
@@ -329,14 +338,14 @@ class Watching(TorchFunctionMode):
             if all(book.silent(place.name) for place in known):
                 return [None] * len(known)
             if view is not None and stacked and x is not None:
-                return [expert_sketch(use, view, x, delta, labels, known[0].side)]
-            found = [place.dummy.new_zeros(place.dummy.shape) for place in known]
+                return [known[0].measured(expert_sketch(use, view, x, delta, labels, known[0].side))]
+            found = [place.dummy.new_zeros((labels.count, place.side.numbers)) for place in known]
             for group, whole in enumerate(gradients_by_group(use, labels, x, delta)[: labels.present]):
                 parts = differentiate(use.weight, list(targets), retain=True, seed=whole.to(use.weight.dtype))
                 for place, own, part in zip(known, found, parts, strict=True):
                     if part is not None:
                         own[group] = place.side.sketch(part)
-            return [None if book.silent(p.name) else own for p, own in zip(known, found, strict=True)]
+            return [None if book.silent(p.name) else p.measured(own) for p, own in zip(known, found, strict=True)]
 
         return marked(Probe.apply(y, x, measure, *(place.dummy for place in known)))
 

@@ -40,10 +40,13 @@ class Units:
         Group of each unit.
     slots : tensor (U n,), optional
         Which row stands in each place (the number of rows: none); None where rows stand in their order.
+    apart : bool
+        Whether there is one unit for each group, in their order.
     """
 
     groups: Tensor
     slots: Tensor | None = None
+    apart: bool = False
 
 
 @dataclass
@@ -64,6 +67,8 @@ class Labels:
         Number of groups that occur: the first ones.
     owners, sequences : tensor (rows,), optional, and int
         Where rows were chosen: the sequence that each is of, and the number of sequences.
+    whole, blocks : Units
+        Of the rows of an activation, in their order, and sorted.
     """
 
     groups: Tensor
@@ -73,6 +78,7 @@ class Labels:
     present: int = 0
     owners: Tensor | None = None
     sequences: int = 0
+    whole: Units = field(init=False)
     blocks: Units = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +86,7 @@ class Labels:
             self.groups = self.groups[:, None].expand(-1, self.length)
         if self.by_token:
             self.length = self.groups.shape[1]
-        self.blocks = sorted_units(self.ordered, self.count)
+        self.whole, self.blocks = Units(self.ordered), sorted_units(self.ordered, self.count)
 
     @property
     def by_token(self) -> bool:
@@ -99,6 +105,12 @@ class Labels:
         present, numbers = torch.unique(self.groups, return_inverse=True)
         room = max(FEWEST, 1 << (len(present) - 1).bit_length())
         return replace(self, groups=numbers, count=min(self.count, room), present=len(present)), present
+
+    def join(self) -> None:
+        """Make one unit of neighbours of one group, as many as all groups have: a few large products are fast."""
+        lengths = torch.unique_consecutive(self.ordered, return_counts=True)[1].tolist()
+        groups = self.ordered[:: math.gcd(*lengths)]
+        self.whole = Units(groups, None, groups.tolist() == list(range(self.count)))
 
     @property
     def by_row(self) -> Tensor:
@@ -141,7 +153,7 @@ class Labels:
         """The units of the rows of an activation, or of ids of tokens."""
         if not x.is_floating_point():
             return Units(self.groups.flatten())
-        return self.blocks if self.by_token and x.numel() // x.shape[-1] == len(self.ordered) else Units(self.ordered)
+        return self.blocks if self.by_token and x.numel() // x.shape[-1] == len(self.ordered) else self.whole
 
     def marks(self, x: Tensor, ids: bool = False) -> Tensor:
         """A number (B,) for the values of each sequence, which no other order of them would give."""
@@ -182,7 +194,7 @@ def sorted_units(groups: Tensor, count: int) -> Units:
 
 
 ROOM = 2**22  # numbers that are made at a time
-NUMBERS = 400_000  # of the sketches of one language, in all
+NUMBERS = 800_000  # of the sketches of one language, in all
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
@@ -351,14 +363,17 @@ def _core(a: Tensor, b: Tensor, units: Units, count: int, signs: Tensor | None, 
     if units.slots is not None:
         a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (a, b))
     many = len(units.groups)
+    if count * a.shape[1] * b.shape[1] > ROOM:  # too much to be held before it is folded
+        b, signs = folded(b, signs, rows), None
     a, b = (part.reshape(many, -1 if part.numel() else 0, part.shape[1]) for part in (a, b))
+    if units.apart:
+        return folded(torch.bmm(a.transpose(1, 2), b), signs, rows)
     step = max(1, ROOM // (a.shape[2] * b.shape[2]))
-    core = a.new_zeros((count, a.shape[2], rows or b.shape[2]))
+    core = a.new_zeros((count, a.shape[2], b.shape[2]))
     for first in range(0, many, step):
         part = slice(first, first + step)
-        products = torch.bmm(a[part].transpose(1, 2), b[part])
-        core.index_add_(0, units.groups[part], folded(products, signs, rows))
-    return core
+        core.index_add_(0, units.groups[part], torch.bmm(a[part].transpose(1, 2), b[part]))
+    return folded(core, signs, rows)
 
 
 def _table(ids: Tensor, b: Tensor, units: Units, count: int, rows: int) -> Tensor:

@@ -121,15 +121,15 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
     left out, whatever they are. `tokens` (G,) and `parts` (G,) are of training, `val_losses` and `val_tokens` (K,) of
     validation; `divisor` is the number of tokens that a rank divides by, and its square.
     """
-    found, train = engine.validated, engine.train
-    others, count = (train, engine.groups) if found is None else (found.sketches, len(engine.languages))
-    if engine.world.size > 1:
-        whole = engine.world.sum(engine.flat(others, count))
-        others = dict(zip(engine.sides, whole.split([side.numbers for side in engine.sides.values()], 1), strict=True))
+    found, count = engine.validated, engine.groups if engine.validated is None else len(engine.languages)
     gram = torch.zeros(engine.groups, count, dtype=torch.float64, device=engine.device)
-    for name, share in shares.items():
-        if share and name in train and name in others:
-            gram += share * (train[name] @ others[name].T)
+    for name, side in engine.sides.items():
+        own = engine.train.get(name)
+        if found is None:
+            own = gram.new_zeros((count, side.numbers), dtype=engine.dtype) if own is None else own
+            own = own @ (engine.world.sum(own.clone()) if engine.world.size > 1 else own).T
+        if own is not None and shares[name]:
+            gram += shares[name] * own
     val = {} if found is None else {"val_losses": found.losses, "val_tokens": found.tokens}
     parts = pending.parts / (engine.world.size * pending.calls if pending.mean else 1)
     divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64)
