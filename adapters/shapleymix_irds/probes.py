@@ -23,7 +23,6 @@ from shapleymix_irds.sketches import (
     Labels,
     Side,
     basis_columns,
-    folded,
     is_stack,
     matrix_sketch,
     signs,
@@ -127,7 +126,7 @@ def expert_sketch(use: Use, view: View, x: Tensor, delta: Tensor, labels: Labels
     left, right = operands(x, delta, (use.kind != "matrix") != view.turned, -1)
     units = sorted_units(owners * labels.count + groups, experts * labels.count)
     parts = left[: len(groups)], right[: len(groups)]
-    found = matrix_sketch(*parts, units, experts * labels.count, 0, side.matrix, side.signs, side.rows)
+    found = matrix_sketch(*parts, units, experts * labels.count, side)
     return found.view(experts, labels.count, -1).transpose(0, 1).flatten(1)
 
 
@@ -146,7 +145,7 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
     if use.kind in ("matrix", "flipped", "table"):
         assert x is not None
         units, left, right = labels.units(x), *operands(x, delta, use.kind == "flipped", use.padding)
-        return matrix_sketch(left, right, units, labels.count, shape[0]).view(-1, shape[1], shape[0]).mT
+        return matrix_sketch(left, right, units, labels.count, Side(tuple(shape))).view(-1, shape[1], shape[0]).mT
     norm = NORMS.get(use.kind, 0)
     axes = shape if norm else broadcast_shape(use.weight)
     return vector_gradient(x, delta, axes, labels, norm, use.eps).view(-1, *shape)
@@ -156,7 +155,7 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
 
 
 class Place(NamedTuple):
-    """Name and side of a parameter, the dummy of what is measured, and the sketches (K, numbers) that are met, if any."""
+    """Name and side of a parameter, the dummy of what is measured, and sketches (K, numbers) that are met, if any."""
 
     name: str
     side: Side
@@ -165,7 +164,7 @@ class Place(NamedTuple):
 
     def measured(self, sketch: Tensor) -> Tensor:
         """A sketch (G, numbers), or its products (G, K) with those that it meets."""
-        return sketch if self.met is None else sketch @ self.met.T
+        return sketch if self.met is None else sketch.to(self.met.dtype) @ self.met.T
 
 
 class Book:
@@ -300,18 +299,18 @@ class Watching(TorchFunctionMode):
             assert x is not None
             flipped, units = (use.kind == "flipped") != view.turned, labels.units(x)
             book.note(place, x, flipped)
-            matrix = side.matrix
-            if matrix is not None and book.engine.near and x.is_floating_point() and not flipped:
-                x, matrix = x @ matrix.to(x.dtype), None  # while x is at hand
+            early = side.matrix is not None and book.engine.near and x.is_floating_point() and not flipped
+            if side.matrix is not None and early:
+                x = x @ side.matrix.to(x.dtype)  # while x is at hand
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
                 rows = operands(x, delta, flipped, padding)
-                return matrix_sketch(*rows, units, labels.count, side.outputs, matrix, side.signs, side.rows)
+                return matrix_sketch(*rows, units, labels.count, side, multiplied=early)
         else:
             shape = torch.Size(side.shape) if norm else broadcast_shape(view.parameter)
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
-                return folded(vector_gradient(x, delta, shape, labels, norm, eps), side.signs, side.rows)
+                return side.folded(vector_gradient(x, delta, shape, labels, norm, eps))
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             silent = not torch.compiler.is_compiling() and book.silent(place.name)

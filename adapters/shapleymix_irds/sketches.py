@@ -199,8 +199,8 @@ STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
 Use = Literal["matrix", "output", "table"]
-COLUMNS: dict[Use, int] = {"matrix": 1, "output": 4, "table": 4}  # times r: most of the error is in the output layer's
-SHARES: dict[Use, int] = {"matrix": 1, "output": 16, "table": 16}  # of `NUMBERS`
+# times r, and by their squares of `NUMBERS`: most of the error is in the output layer's
+COLUMNS: dict[Use, int] = {"matrix": 1, "output": 4, "table": 4}
 
 
 @dataclass
@@ -245,9 +245,18 @@ class Side:
         grads = grads.to(torch.promote_types(grads.dtype, torch.float32))
         before = grads.shape[: grads.dim() - len(self.shape)]
         if not is_matrix(self.shape):
-            return folded(grads.reshape(*before, self.outputs), self.signs, self.rows)
+            return self.folded(grads.reshape(*before, self.outputs))
         grads = grads if self.matrix is None else grads @ self.matrix.to(grads.dtype)
-        return folded(grads.mT, self.signs, self.rows).reshape(*before, self.numbers)
+        return self.folded(grads.mT).reshape(*before, self.numbers)
+
+    def folded(self, values: Tensor) -> Tensor:
+        """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
+        if self.signs is None:
+            return values
+        values, whole = values * self.signs.to(values.dtype), values.shape[-1] // self.rows * self.rows
+        sums = values[..., :whole].unflatten(-1, (-1, self.rows)).sum(-2)
+        sums[..., : values.shape[-1] - whole] += values[..., whole:]
+        return sums
 
 
 def sides_of(shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, Use], columns: int) -> dict[str, Side]:
@@ -258,7 +267,7 @@ def sides_of(shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, Use], col
     columns : int
         r; 0: products are exact.
     """
-    shares = {name: SHARES[uses.get(name, "matrix")] for name in shapes}
+    shares = {name: COLUMNS[uses.get(name, "matrix")] ** 2 for name in shapes}
     each = NUMBERS / max(1, sum(shares.values()))
     return {
         name: side_of(shape, columns, uses.get(name, "matrix"), each * shares[name]) for name, shape in shapes.items()
@@ -275,16 +284,6 @@ def side_of(shape: tuple[int, ...], columns: int, use: Use = "matrix", most: flo
     times = math.ceil(side.numbers / most)  # a table's rows are only added up, be they as long as they are
     # an odd number, so that no two heads of attention are added up place by place, whose rows are alike
     return side if times <= 1 else replace(side, rows=math.ceil(side.outputs / times) | 1)
-
-
-def folded(values: Tensor, signs: Tensor | None, rows: int) -> Tensor:
-    """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
-    if signs is None:
-        return values
-    values, whole = values * signs.to(values.dtype), values.shape[-1] // rows * rows
-    sums = values[..., :whole].unflatten(-1, (-1, rows)).sum(-2)
-    sums[..., : values.shape[-1] - whole] += values[..., whole:]
-    return sums
 
 
 def basis_columns(columns: int) -> int:
@@ -330,14 +329,7 @@ def is_matrix(shape: tuple[int, ...]) -> bool:
 
 
 def matrix_sketch(
-    left: Tensor,
-    right: Tensor,
-    units: Units,
-    count: int,
-    outputs: int,
-    matrix: Tensor | None = None,
-    signs: Tensor | None = None,
-    rows: int = 0,
+    left: Tensor, right: Tensor, units: Units, count: int, side: Side, multiplied: bool = False
 ) -> Tensor:
     """Sketch by group, (count, numbers), of `sum_rows left^T right`.
 
@@ -345,35 +337,33 @@ def matrix_sketch(
     ----------
     left, right : tensor (rows, O) or ids (rows,), and tensor (rows, I)
         Ids stand for rows of the unit matrix; -1 for a row of zeros.
-    outputs : int
-        O.
-    matrix, signs, rows : Tensor, optional, and int
-        As of a `Side`.
+    multiplied : bool
+        Whether `right` is multiplied with M already.
     """
     exact = torch.promote_types(right.dtype, torch.float32)
-    right = (right if matrix is None else right @ matrix.to(right.dtype)).to(exact)
+    right = (right if multiplied or side.matrix is None else right @ side.matrix.to(right.dtype)).to(exact)
     if left.dim() == 1:
-        right = right if signs is None else right * signs.to(exact)[left.clamp(min=0), None]
-        return _table(left, right, units, count, rows or outputs).mT.flatten(1)
-    return _core(right, left.to(exact), units, count, signs, rows).flatten(1)
+        right = right if side.signs is None else right * side.signs.to(exact)[left.clamp(min=0), None]
+        return _table(left, right, units, count, side.rows or side.outputs).mT.flatten(1)
+    return _core(right, left.to(exact), units, count, side).flatten(1)
 
 
-def _core(a: Tensor, b: Tensor, units: Units, count: int, signs: Tensor | None, rows: int) -> Tensor:
+def _core(a: Tensor, b: Tensor, units: Units, count: int, side: Side) -> Tensor:
     """`sum_rows a^T b` by group, (count, a's numbers, b's numbers or rows that they are folded to)."""
     if units.slots is not None:
         a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (a, b))
-    many = len(units.groups)
-    if count * a.shape[1] * b.shape[1] > ROOM:  # too much to be held before it is folded
-        b, signs = folded(b, signs, rows), None
+    many, early = len(units.groups), count * a.shape[1] * b.shape[1] > ROOM  # too much to be held before it is folded
+    b = side.folded(b) if early else b
     a, b = (part.reshape(many, -1 if part.numel() else 0, part.shape[1]) for part in (a, b))
     if units.apart:
-        return folded(torch.bmm(a.transpose(1, 2), b), signs, rows)
-    step = max(1, ROOM // (a.shape[2] * b.shape[2]))
-    core = a.new_zeros((count, a.shape[2], b.shape[2]))
-    for first in range(0, many, step):
-        part = slice(first, first + step)
-        core.index_add_(0, units.groups[part], torch.bmm(a[part].transpose(1, 2), b[part]))
-    return folded(core, signs, rows)
+        core = torch.bmm(a.transpose(1, 2), b)
+    else:
+        core = a.new_zeros((count, a.shape[2], b.shape[2]))
+        step = max(1, ROOM // (a.shape[2] * b.shape[2]))
+        for first in range(0, many, step):
+            part = slice(first, first + step)
+            core.index_add_(0, units.groups[part], torch.bmm(a[part].transpose(1, 2), b[part]))
+    return core if early else side.folded(core)
 
 
 def _table(ids: Tensor, b: Tensor, units: Units, count: int, rows: int) -> Tensor:

@@ -165,9 +165,8 @@ def word_layers(model: nn.Module) -> tuple[list[nn.Embedding], list[nn.Module]]:
     """
     tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     sizes, owned = {table.num_embeddings for table in tables}, {id(table.weight) for table in tables}
-    others = [module for module in model.modules() if not isinstance(module, nn.Embedding)]
-    weights = [(module, module._parameters.get("weight")) for module in others]
-    alike = [(m, weight) for m, weight in weights if weight is not None and weight.dim() == 2 and weight.shape[0] in sizes]
+    others = [(m, m._parameters.get("weight")) for m in model.modules() if not isinstance(m, nn.Embedding)]
+    alike = [(m, each) for m, each in others if each is not None and each.dim() == 2 and each.shape[0] in sizes]
     tied = [module for module, weight in alike if id(weight) in owned]
     return tables, tied or [module for module, _ in alike[-1:]]
 

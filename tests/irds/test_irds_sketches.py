@@ -43,8 +43,7 @@ def test_rows_give_the_sketch_of_the_whole_gradient(
     each = groups.repeat_interleave(5)
     labels = Labels(each.view(6, 5) if by_token else groups, 4, 5)
     side = drawn((outputs, inputs), columns, most)
-    given = side.matrix, side.signs, side.rows
-    found = matrix_sketch(delta, x, labels.units(x.view(6, 5, -1)), 4, outputs, *given)
+    found = matrix_sketch(delta, x, labels.units(x.view(6, 5, -1)), 4, side)
     assert found.shape == (4, side.numbers)
     for group in range(4):
         whole = delta[each == group].T @ x[each == group]
@@ -59,7 +58,7 @@ def test_ids_stand_for_unit_vectors(columns: int, most: float) -> None:
     ids = torch.arange(30) % 21 - 1
     hot = torch.nn.functional.one_hot(ids.clamp(min=0), 20).double() * (ids >= 0)[:, None]
     side = drawn((20, 9), columns, most)
-    a, b = (matrix_sketch(e, x, Units(groups), 3, 20, side.matrix, side.signs, side.rows) for e in (ids, hot))
+    a, b = (matrix_sketch(e, x, Units(groups), 3, side) for e in (ids, hot))
     assert torch.allclose(a, b, atol=1e-12)
 
 
