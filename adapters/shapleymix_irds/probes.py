@@ -299,13 +299,9 @@ class Watching(TorchFunctionMode):
             assert x is not None
             flipped, units = (use.kind == "flipped") != view.turned, labels.units(x)
             book.note(place, x, flipped)
-            early = side.matrix is not None and book.engine.near and x.is_floating_point() and not flipped
-            if side.matrix is not None and early:
-                x = x @ side.matrix.to(x.dtype)  # while x is at hand
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
-                rows = operands(x, delta, flipped, padding)
-                return matrix_sketch(*rows, units, labels.count, side, multiplied=early)
+                return matrix_sketch(*operands(x, delta, flipped, padding), units, labels.count, side)
         else:
             shape = torch.Size(side.shape) if norm else broadcast_shape(view.parameter)
 

@@ -328,20 +328,16 @@ def is_matrix(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 or is_stack(shape)
 
 
-def matrix_sketch(
-    left: Tensor, right: Tensor, units: Units, count: int, side: Side, multiplied: bool = False
-) -> Tensor:
+def matrix_sketch(left: Tensor, right: Tensor, units: Units, count: int, side: Side) -> Tensor:
     """Sketch by group, (count, numbers), of `sum_rows left^T right`.
 
     Parameters
     ----------
     left, right : tensor (rows, O) or ids (rows,), and tensor (rows, I)
         Ids stand for rows of the unit matrix; -1 for a row of zeros.
-    multiplied : bool
-        Whether `right` is multiplied with M already.
     """
     exact = torch.promote_types(right.dtype, torch.float32)
-    right = (right if multiplied or side.matrix is None else right @ side.matrix.to(right.dtype)).to(exact)
+    right = (right if side.matrix is None else right @ side.matrix.to(right.dtype)).to(exact)
     if left.dim() == 1:
         right = right if side.signs is None else right * side.signs.to(exact)[left.clamp(min=0), None]
         return _table(left, right, units, count, side.rows or side.outputs).mT.flatten(1)
