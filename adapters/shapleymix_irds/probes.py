@@ -245,10 +245,9 @@ class Watching(TorchFunctionMode):
         if func is torch.Tensor.unflatten:
             # a method written in Python with super(), which the compiler cannot trace under a mode
             func = torch.unflatten
-        if torch.compiler.is_compiling():
-            return self._called(func, args, options) if torch.is_grad_enabled() else func(*args, **options)
         y = self._called(func, args, options) if torch.is_grad_enabled() else func(*args, **options)
-        self.routes.follow(func, args, y)
+        if not torch.compiler.is_compiling():
+            self.routes.follow(func, args, y)
         return y
 
     def _called(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
