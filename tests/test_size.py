@@ -17,18 +17,18 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes and olmix took some 430 of them
     "shapleymix/[edfrs]*.py": 775,
-    "shapleymix/tables": 1_309,
+    "shapleymix/tables": 1_344,
     "shapleymix/game": 411,
-    "shapleymix/laws": 1_327,
-    "shapleymix/fitting": 3_504,
-    "shapleymix/mixing": 2_411,
+    "shapleymix/laws": 1_336,
+    "shapleymix/fitting": 3_565,
+    "shapleymix/mixing": 2_409,
     "shapleymix/planning": 440,
-    "adapters/shapleymix_io": 1_512,
-    "adapters/shapleymix_irds": 4_524,
-    "adapters/shapleymix_sweep": 699,
-    "cli/shapleymix_cli": 1_646,
-    "cli/shapleymix_view": 981,
-    "tests": 16_179,
+    "adapters/shapleymix_io": 1_518,
+    "adapters/shapleymix_irds": 4_517,
+    "adapters/shapleymix_sweep": 730,
+    "cli/shapleymix_cli": 1_654,
+    "cli/shapleymix_view": 985,
+    "tests": 16_341,
 }
 MOST_MODULES, MOST_SCRIPT = 126, 464
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

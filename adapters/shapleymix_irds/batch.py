@@ -267,9 +267,8 @@ class ValidationSet:
         y = torch.cat([y[which.to(y.device)].to(device) for (_, y), which in parts])
         counts = labelled(y, self.options.ignore_index).to("cpu", torch.float64)
         weights = torch.full((len(y),), weight, dtype=torch.float64)
-        return Piece(
-            _joined([_pick(x, which, device) for (x, _), which in parts]), y, owners.to(device), weights, counts
-        )
+        x = _joined([_pick(x, which, device) for (x, _), which in parts])
+        return Piece(x, y, owners.to(device), weights, counts)
 
 
 def _pick(x: Inputs, which: Tensor, device: torch.device) -> Inputs:

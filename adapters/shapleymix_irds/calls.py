@@ -111,11 +111,8 @@ def view_of(value: Tensor) -> View | None:
         turned ^= kind in ("TBackward0", "TransposeBackward0")
         node = node.next_functions[0][0]
     leaf: Any = getattr(node, "variable", None)
-    return (
-        View(leaf, turned, part)
-        if isinstance(leaf, nn.Parameter) and leaf.dim() - value.dim() == (part is not None)
-        else None
-    )
+    whole = isinstance(leaf, nn.Parameter) and leaf.dim() - value.dim() == (part is not None)
+    return View(leaf, turned, part) if whole else None
 
 
 def shift(bias: Any) -> list[Use]:

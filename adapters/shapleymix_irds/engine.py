@@ -39,9 +39,10 @@ from shapleymix_irds.world import (
     isolated,
     local,
     named_parameters,
+    word_layers,
 )
 
-Sketches = dict[str, Tensor]  # (groups, numbers) by the names of parameters
+Sketches = dict[str, Tensor]  # (groups, numbers) by the names of parameters; products are (groups, languages)
 
 
 @dataclass
@@ -91,9 +92,10 @@ class Engine:
     near : bool
         Whether the sides have their final matrices; before that there is in them what inputs span, as far as seen.
     train : dict of str to tensor
-        Sketches of this rank's training gradients of the step.
+        Of this rank's training gradients of the step: their products with sketches of validation, or sketches where
+        there is no validation set.
     validated : Validated, optional
-        The validation sequences of the step.
+        The validation sequences of the step, whose sketches are summed over ranks.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Engine:
         self.sample: Piece | None = None
         self.known, self.passing, self.evaluation = False, False, 0
         self.coverage = Coverage(model, named_parameters(model), world)
+        self.uses = uses_of(model, self.coverage.parameters)
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
         self.device = local(next(iter(self.coverage.parameters.values()))).device
@@ -147,7 +150,7 @@ class Engine:
         self.draw = torch.Generator(self.device).manual_seed(seed % 2**62)
         self.mixing = torch.Generator(self.device).manual_seed((seed + self.world.rank + 1) % 2**62)
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
-        sides = sides_of(shapes, uses_of(self.model, self.parameters), self.columns)
+        sides = sides_of(shapes, self.uses, self.columns)
         self.sides = {name: side.drawn(self.draw, self.dtype) for name, side in sides.items()}
         self.near = all(side.matrix is None for side in self.sides.values())
         self.release()
@@ -192,8 +195,8 @@ class Engine:
         val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
         mean = self.world.sum(torch.tensor(tokens / ranks**2, dtype=torch.float64, device=self.world.device))
         passes = self.groups if self.coverage.passed else 0
-        uses = uses_of(self.model, self.parameters)  # a table's rows are only added up
-        share = share_of_step(side for name, side in self.sides.items() if uses.get(name) != "table")
+        # a table's rows are only added up
+        share = share_of_step(side for name, side in self.sides.items() if self.uses.get(name) != "table")
         return extra_cost(float(mean), val_tokens, share, passes)
 
     def check(self) -> None:
@@ -240,10 +243,15 @@ class Engine:
         watched.seen = bool(grads) or watched.seen
 
     def validate(self) -> None:
-        """Pass this rank's validation sequences of the evaluation at the weights as they are."""
+        """Pass this rank's validation sequences of the evaluation at the weights as they are; every rank must call."""
+        self.validated = None
         if self.validation is not None:
-            pieces = self.validation.share(self.evaluation, self.world.rank, self.world.size, self.device)
-            self.validated = self.passed(pieces)
+            found = self.passed(self.validation.share(self.evaluation, self.world.rank, self.world.size, self.device))
+            zero = torch.zeros((), dtype=self.dtype, device=self.device)
+            for name, side in self.sides.items():
+                none = zero.expand(len(self.languages), side.numbers)
+                found.sketches[name] = self.world.sum(found.sketches.get(name, none).contiguous())
+            self.validated = found
 
     def passed(self, pieces: Iterable[Piece]) -> Validated:
         """What sequences give at the weights as they are.
@@ -282,11 +290,6 @@ class Engine:
         if is_compiled(self.model):
             self.coverage.compare(eager, self.passed([piece]).sketches)
 
-    def flat(self, sketches: Sketches, groups: int) -> Tensor:
-        """All sketches side by side, (groups, numbers), as ranks add them up."""
-        zero = torch.zeros((), dtype=self.dtype, device=self.device)
-        return torch.cat([sketches.get(name, zero.expand(groups, s.numbers)) for name, s in self.sides.items()], 1)
-
     def draw_near(self) -> None:
         """Before the first backward pass of an evaluation: make sides of the rows of inputs that all ranks have seen.
 
@@ -309,6 +312,7 @@ class Engine:
         count = len(self.languages)
         labels = Labels(piece.languages, count, length(piece.x), self.arrangement.tokens_first)
         labels, present = labels.dense()
+        labels.join()
         book = Book(self, labels.count)
         with Watching(labels, book):
             losses = plain(loss_fn(piece.x, piece.y))
@@ -319,14 +323,14 @@ class Engine:
             grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.coverage.passed))
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
             self._pass_by_group((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)
-        add(found.sketches, {name: sketch / scale for name, sketch in own.items()}, present, count)
+        add(found.sketches, {name: sketch.div_(scale) for name, sketch in own.items()}, present, count)
         owners = piece.languages.cpu()
         found.losses.index_add_(0, owners, losses.detach().double().cpu() / scale)
         found.tokens.index_add_(0, owners, piece.tokens * piece.weights)
 
     def _pass_by_group(self, losses: tuple[Tensor, Tensor], count: int, into: Sketches) -> None:
-        """Sketches of parameters that take a pass a language."""
-        names = sorted(self.coverage.passed - self.arrangement.copies)
+        """Sketches of parameters that take a pass a language, or their products with those of validation."""
+        met, names = self.validated, sorted(self.coverage.passed - self.arrangement.copies)
         values, groups = losses
         for group in torch.unique(groups).tolist() if names else ():
             own = values[groups == group].sum()
@@ -338,6 +342,7 @@ class Engine:
             for name, grad in zip(names, grads, strict=True):
                 if grad is not None:
                     sketch = self.sides[name].sketch(grad).to(self.dtype)
+                    sketch = sketch if met is None else sketch @ met.sketches[name].T
                     rows = into.setdefault(name, sketch.new_zeros((count, len(sketch))))
                     into[name] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch[None])
 
@@ -371,12 +376,11 @@ class Engine:
 
 
 def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[str, Use]:
-    """Which matrices have a row for each word of a vocabulary, and are those of an output layer, or of no other."""
-    vocabularies = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
-    others = [m for m in model.modules() if not isinstance(m, nn.Embedding)]
-    shared = {id(each) for m in others for each in m._parameters.values()}
-    rows = {name: each for name, each in parameters.items() if each.dim() == 2 and each.shape[0] in vocabularies}
-    return {name: "output" if id(each) in shared else "table" for name, each in rows.items()}
+    """Which matrices have a row for each word of a vocabulary: those of an output layer, and of no other."""
+    tables, outputs = word_layers(model)
+    uses: dict[int, Use] = dict.fromkeys((id(table.weight) for table in tables), "table")
+    uses |= dict.fromkeys((id(layer.weight) for layer in outputs), "output")
+    return {name: uses[id(each)] for name, each in parameters.items() if id(each) in uses}
 
 
 def weighed(parts: Tensor, loss: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:

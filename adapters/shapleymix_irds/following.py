@@ -66,10 +66,8 @@ class Rates:
             return cls(lrs, dict.fromkeys(lrs, 1.0), grad_scale)
         norm = math.nan if grad_norm is None else scalar(grad_norm)
         if grad_norm is None or max_norm is None or not max_norm > 0 or norm < 0:
-            told = (
-                f"grad_norm={grad_norm} and max_norm={max_norm}: give both, the norm and its limit above 0, or neither"
-            )
-            raise TrackerError(f"step {step}: commit has {told}")
+            told = f"step {step}: commit has grad_norm={grad_norm} and max_norm={max_norm}"
+            raise TrackerError(told, hint="give both, the norm and its limit above 0, or neither")
         if not math.isfinite(norm):
             hint = "where a GradScaler skips the step, call `skip` in place of `commit`"
             raise NonFiniteError(f"step {step}: grad_norm is {norm}", hint=hint)

@@ -329,8 +329,6 @@ class IRDSTrainerMixin(Base):
             hint = "give the collator labels, as DataCollatorForLanguageModeling(tokenizer, mlm=False) does"
             raise TrackerError(f"step {self.state.global_step}: the batches have no 'labels'", hint=hint)
         count = sum(int((batch["labels"][..., 1:] != IGNORED).sum()) for batch in batches)
-        if self.accelerator.num_processes == 1:
-            return count
         total: Any = self.accelerator.reduce(torch.tensor(count, device=device), reduction="sum")
         return int(total)
 

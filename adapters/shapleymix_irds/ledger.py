@@ -361,7 +361,9 @@ class EvaluationLog:
     def flush(self) -> None:
         """Write what waits, into a segment of its own."""
         if self.waiting:
-            self._write(pl.concat(self.waiting))
+            frame, buffer = pl.concat(self.waiting), io.BytesIO()
+            frame.write_parquet(buffer)
+            atomic_write(self.folder / f"evaluations-{frame['step'][0]:09d}.parquet", buffer.getvalue(), force=True)
             self.waiting = []
 
     def cut(self, step: int) -> None:
@@ -370,11 +372,6 @@ class EvaluationLog:
         for path in segments(self.folder):
             if int(path.stem.rpartition("-")[2]) >= step:
                 path.unlink()
-
-    def _write(self, frame: pl.DataFrame) -> None:
-        buffer = io.BytesIO()
-        frame.write_parquet(buffer)
-        atomic_write(self.folder / f"evaluations-{frame['step'][0]:09d}.parquet", buffer.getvalue(), force=True)
 
 
 def segments(folder: str | os.PathLike[str]) -> list[Path]:

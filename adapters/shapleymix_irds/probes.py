@@ -23,7 +23,6 @@ from shapleymix_irds.sketches import (
     Labels,
     Side,
     basis_columns,
-    folded,
     is_stack,
     matrix_sketch,
     signs,
@@ -75,22 +74,20 @@ def unwatched() -> Any:
     return nullcontext() if torch.compiler.is_compiling() else torch._C.DisableTorchFunction()
 
 
-def _normalised(x: Tensor, norm: int, shape: torch.Size, eps: float | None) -> Tensor:
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    if norm == 1:
-        return F.rms_norm(wide if eps is not None else x, list(shape), None, eps)
-    if norm == 2:
-        return F.layer_norm(wide, list(shape), None, None, 1e-5 if eps is None else eps)
-    return x
-
-
 def vector_gradient(
     x: Tensor | None, delta: Tensor, shape: torch.Size, labels: Labels, norm: int, eps: float | None
 ) -> Tensor:
     """By group, (G, numbers), of a weight that is added to rows, or multiplied with them, as they are or normalised."""
     delta = delta.to(torch.promote_types(delta.dtype, torch.float32))
-    delta = delta if x is None else delta * _normalised(x, norm, shape, eps)
-    return by_group(delta, labels.ordered, labels.count, shape)
+    if x is None or norm == 0:
+        return by_group(delta if x is None else delta * x, labels.whole.groups, labels.count, shape)
+    least = (torch.finfo(x.dtype).eps if norm == 1 else 1e-5) if eps is None else eps
+    x = x.to(delta.dtype).flatten(x.dim() - len(shape))
+    x = x if norm == 1 else x - x.mean(-1, keepdim=True)
+    size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # which rows are divided by when they are added up
+    parts = (delta.reshape(x.shape) * x).reshape(len(labels.whole.groups), -1, x.shape[-1])
+    weights = (size.square() / x.shape[-1] + least).rsqrt().reshape(len(parts), 1, -1)
+    return by_group((weights @ parts).view(-1, *shape), labels.whole.groups, labels.count, shape)
 
 
 def by_group(delta: Tensor, groups: Tensor, count: int, shape: torch.Size) -> Tensor:
@@ -129,7 +126,7 @@ def expert_sketch(use: Use, view: View, x: Tensor, delta: Tensor, labels: Labels
     left, right = operands(x, delta, (use.kind != "matrix") != view.turned, -1)
     units = sorted_units(owners * labels.count + groups, experts * labels.count)
     parts = left[: len(groups)], right[: len(groups)]
-    found = matrix_sketch(*parts, units, experts * labels.count, 0, side.matrix, side.signs, side.rows)
+    found = matrix_sketch(*parts, units, experts * labels.count, side)
     return found.view(experts, labels.count, -1).transpose(0, 1).flatten(1)
 
 
@@ -148,7 +145,7 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
     if use.kind in ("matrix", "flipped", "table"):
         assert x is not None
         units, left, right = labels.units(x), *operands(x, delta, use.kind == "flipped", use.padding)
-        return matrix_sketch(left, right, units, labels.count, shape[0]).view(-1, shape[1], shape[0]).mT
+        return matrix_sketch(left, right, units, labels.count, Side(tuple(shape))).view(-1, shape[1], shape[0]).mT
     norm = NORMS.get(use.kind, 0)
     axes = shape if norm else broadcast_shape(use.weight)
     return vector_gradient(x, delta, axes, labels, norm, use.eps).view(-1, *shape)
@@ -158,11 +155,16 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
 
 
 class Place(NamedTuple):
-    """Name and side of a parameter, and the dummy of its sketch."""
+    """Name and side of a parameter, the dummy of what is measured, and sketches (K, numbers) that are met, if any."""
 
     name: str
     side: Side
     dummy: Tensor
+    met: Tensor | None
+
+    def measured(self, sketch: Tensor) -> Tensor:
+        """A sketch (G, numbers), or its products (G, K) with those that it meets."""
+        return sketch if self.met is None else sketch.to(self.met.dtype) @ self.met.T
 
 
 class Book:
@@ -171,7 +173,8 @@ class Book:
     Attributes
     ----------
     dummies : dict of str to tensor
-        Leaves of zeros whose gradients are the sketches, by the names of parameters.
+        Leaves of zeros whose gradients are the sketches, or their products with those of validation, by the names of
+        parameters.
     places : dict of int to Place
         Of each parameter, by its identity.
     """
@@ -179,9 +182,11 @@ class Book:
     def __init__(self, engine: Engine, groups: int) -> None:
         self.engine = engine
         zero = torch.zeros((), dtype=engine.dtype, device=engine.device)
-        sides = engine.sides.items()
-        self.dummies = {name: zero.expand(groups, side.numbers).requires_grad_() for name, side in sides}
+        self.met = {} if engine.validated is None else engine.validated.sketches
+        sizes = {n: len(self.met[n]) if n in self.met else side.numbers for n, side in engine.sides.items()}
+        self.dummies = {name: zero.expand(groups, size).requires_grad_() for name, size in sizes.items()}
         self.places: dict[int, Place] = {}
+        self.mixing = torch.zeros(0, 0)
         self.look()
 
     def look(self) -> None:
@@ -191,7 +196,8 @@ class Book:
         """
         for identity, name in names_of(self.engine.model).items():
             if name in self.dummies and name not in self.engine.coverage.passed:
-                self.places.setdefault(identity, Place(name, self.engine.sides[name], self.dummies[name]))
+                place = Place(name, self.engine.sides[name], self.dummies[name], self.met.get(name))
+                self.places.setdefault(identity, place)
 
     def place(self, weight: Tensor) -> Place | None:
         """The place of a parameter; None for one that is not the model's."""
@@ -214,7 +220,9 @@ class Book:
         rows = x.detach().reshape(-1, x.shape[-1])
         rows = rows[:: max(1, len(rows) // NOTED)].to(matrix.dtype)
         count = basis_columns(matrix.shape[1])
-        matrix.data[:, :count] += rows.T @ signs((len(rows), count), engine.mixing, matrix.dtype)
+        if len(self.mixing) < len(rows) or self.mixing.shape[1] < count:
+            self.mixing = signs((2 * NOTED, count), engine.mixing, matrix.dtype)
+        matrix.data[:, :count] += rows.T @ self.mixing[: len(rows), :count]
 
 
 class Watching(TorchFunctionMode):
@@ -237,10 +245,9 @@ class Watching(TorchFunctionMode):
         if func is torch.Tensor.unflatten:
             # a method written in Python with super(), which the compiler cannot trace under a mode
             func = torch.unflatten
-        if torch.compiler.is_compiling():
-            return self._called(func, args, options) if torch.is_grad_enabled() else func(*args, **options)
         y = self._called(func, args, options) if torch.is_grad_enabled() else func(*args, **options)
-        self.routes.follow(func, args, y)
+        if not torch.compiler.is_compiling():
+            self.routes.follow(func, args, y)
         return y
 
     def _called(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -291,22 +298,18 @@ class Watching(TorchFunctionMode):
             assert x is not None
             flipped, units = (use.kind == "flipped") != view.turned, labels.units(x)
             book.note(place, x, flipped)
-            matrix = side.matrix
-            if matrix is not None and book.engine.near and x.is_floating_point() and not flipped:
-                x, matrix = x @ matrix.to(x.dtype), None  # while x is at hand
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
-                rows = operands(x, delta, flipped, padding)
-                return matrix_sketch(*rows, units, labels.count, side.outputs, matrix, side.signs, side.rows)
+                return matrix_sketch(*operands(x, delta, flipped, padding), units, labels.count, side)
         else:
             shape = torch.Size(side.shape) if norm else broadcast_shape(view.parameter)
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
-                return folded(vector_gradient(x, delta, shape, labels, norm, eps), side.signs, side.rows)
+                return side.folded(vector_gradient(x, delta, shape, labels, norm, eps))
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             silent = not torch.compiler.is_compiling() and book.silent(place.name)
-            return [None if silent else sketch(x, delta)]
+            return [None if silent else place.measured(sketch(x, delta))]
 
         return marked(Probe.apply(y, x, measure, place.dummy))
 
@@ -329,14 +332,14 @@ class Watching(TorchFunctionMode):
             if all(book.silent(place.name) for place in known):
                 return [None] * len(known)
             if view is not None and stacked and x is not None:
-                return [expert_sketch(use, view, x, delta, labels, known[0].side)]
-            found = [place.dummy.new_zeros(place.dummy.shape) for place in known]
+                return [known[0].measured(expert_sketch(use, view, x, delta, labels, known[0].side))]
+            found = [place.dummy.new_zeros((labels.count, place.side.numbers)) for place in known]
             for group, whole in enumerate(gradients_by_group(use, labels, x, delta)[: labels.present]):
                 parts = differentiate(use.weight, list(targets), retain=True, seed=whole.to(use.weight.dtype))
                 for place, own, part in zip(known, found, parts, strict=True):
                     if part is not None:
                         own[group] = place.side.sketch(part)
-            return [None if book.silent(p.name) else own for p, own in zip(known, found, strict=True)]
+            return [None if book.silent(p.name) else p.measured(own) for p, own in zip(known, found, strict=True)]
 
         return marked(Probe.apply(y, x, measure, *(place.dummy for place in known)))
 

@@ -19,9 +19,9 @@ from shapleymix_irds.errors import TrackerError
 AIM = 500  # evaluations in a run, where the budget allows (relative error about 5% measured at that many)
 
 # What an evaluated step takes beside validation, as a part of a plain step: calls, and a multiplication of a sketch
-# over one of the model's. Measured without validation (`bench_irds.py` on a busy CPU): .43 at width 64, .47 at
-# 128, .27 to .40 at 256, .14 to .19 at 512, .14 at 768, and .33 to .58 with exact products; reckoned are .66, .49, .30,
-# .21, .18 and .50.
+# over one of the model's. Measured without validation (`bench_irds.py` on a busy CPU): .17 to .24 at width 256, .11 at
+# 512, and, before products met as they are made, .43 at 64, .47 at 128, and .33 to .58 with exact products; reckoned
+# are .30, .21, .66, .49 and .50.
 CALLS, MULTIPLICATION = 0.1, 1.2
 PASS = 0.5  # of a plain step: a backward pass of one language, where a parameter needs them (K = 8: 4.8 steps measured)
 
@@ -88,8 +88,12 @@ class Schedule:
 
     @classmethod
     def planned(cls, extra: float, options: Options) -> Schedule:
-        """The one that holds the overhead, where an evaluated step costs so much more (in plain ones)."""
-        return cls(choose_every(extra, options.overhead, options.total_steps), options.seed)
+        """With the least m that holds `options.overhead`, where an evaluated step costs so much more (in plain ones).
+
+        Where the length of the run is known, m grows until about `AIM` evaluations are left.
+        """
+        least = max(1, math.ceil(extra / options.overhead))
+        return cls(max(least, (options.total_steps or 0) // AIM), options.seed)
 
     def chosen(self, block: int) -> int:
         """The evaluated step of block `block` (steps `block * every` to `(block + 1) * every - 1`)."""
@@ -115,22 +119,6 @@ def extra_cost(tokens: float, val_tokens: float, share: float, passes: int = 0) 
         Backward passes that it takes besides, one a language where a parameter is in calls that are not covered.
     """
     return val_tokens / tokens + CALLS + MULTIPLICATION * share + PASS * passes * (1 + val_tokens / tokens)
-
-
-def choose_every(extra: float, overhead: float, total_steps: int | None) -> int:
-    """The least m that holds the overhead under `overhead` and does not evaluate more often than is useful.
-
-    Parameters
-    ----------
-    extra : float
-        Extra cost of an evaluated step, as `extra_cost` gives it.
-    overhead : float
-        The share of a plain run's time that may be added, for example 0.05.
-    total_steps : int, optional
-        Length of the run in steps, if known: then m grows until about `AIM` evaluations are left.
-    """
-    least = max(1, math.ceil(extra / overhead))
-    return least if total_steps is None else max(least, total_steps // AIM)
 
 
 class Stopwatch:

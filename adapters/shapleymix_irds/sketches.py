@@ -40,10 +40,13 @@ class Units:
         Group of each unit.
     slots : tensor (U n,), optional
         Which row stands in each place (the number of rows: none); None where rows stand in their order.
+    apart : bool
+        Whether there is one unit for each group, in their order.
     """
 
     groups: Tensor
     slots: Tensor | None = None
+    apart: bool = False
 
 
 @dataclass
@@ -64,6 +67,8 @@ class Labels:
         Number of groups that occur: the first ones.
     owners, sequences : tensor (rows,), optional, and int
         Where rows were chosen: the sequence that each is of, and the number of sequences.
+    whole, blocks : Units
+        Of the rows of an activation, in their order, and sorted.
     """
 
     groups: Tensor
@@ -73,6 +78,7 @@ class Labels:
     present: int = 0
     owners: Tensor | None = None
     sequences: int = 0
+    whole: Units = field(init=False)
     blocks: Units = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +86,7 @@ class Labels:
             self.groups = self.groups[:, None].expand(-1, self.length)
         if self.by_token:
             self.length = self.groups.shape[1]
-        self.blocks = sorted_units(self.ordered, self.count)
+        self.whole, self.blocks = Units(self.ordered), sorted_units(self.ordered, self.count)
 
     @property
     def by_token(self) -> bool:
@@ -99,6 +105,12 @@ class Labels:
         present, numbers = torch.unique(self.groups, return_inverse=True)
         room = max(FEWEST, 1 << (len(present) - 1).bit_length())
         return replace(self, groups=numbers, count=min(self.count, room), present=len(present)), present
+
+    def join(self) -> None:
+        """Make one unit of neighbours of one group, as many as all groups have: a few large products are fast."""
+        lengths = torch.unique_consecutive(self.ordered, return_counts=True)[1].tolist()
+        groups = self.ordered[:: math.gcd(*lengths)]
+        self.whole = Units(groups, None, groups.tolist() == list(range(self.count)))
 
     @property
     def by_row(self) -> Tensor:
@@ -141,7 +153,7 @@ class Labels:
         """The units of the rows of an activation, or of ids of tokens."""
         if not x.is_floating_point():
             return Units(self.groups.flatten())
-        return self.blocks if self.by_token and x.numel() // x.shape[-1] == len(self.ordered) else Units(self.ordered)
+        return self.blocks if self.by_token and x.numel() // x.shape[-1] == len(self.ordered) else self.whole
 
     def marks(self, x: Tensor, ids: bool = False) -> Tensor:
         """A number (B,) for the values of each sequence, which no other order of them would give."""
@@ -182,13 +194,13 @@ def sorted_units(groups: Tensor, count: int) -> Units:
 
 
 ROOM = 2**22  # numbers that are made at a time
-NUMBERS = 400_000  # of the sketches of one language, in all
+NUMBERS = 800_000  # of the sketches of one language, in all
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
 Use = Literal["matrix", "output", "table"]
-COLUMNS: dict[Use, int] = {"matrix": 1, "output": 4, "table": 4}  # times r: most of the error is in the output layer's
-SHARES: dict[Use, int] = {"matrix": 1, "output": 16, "table": 16}  # of `NUMBERS`
+# times r, and by their squares of `NUMBERS`: most of the error is in the output layer's
+COLUMNS: dict[Use, int] = {"matrix": 1, "output": 4, "table": 4}
 
 
 @dataclass
@@ -233,9 +245,18 @@ class Side:
         grads = grads.to(torch.promote_types(grads.dtype, torch.float32))
         before = grads.shape[: grads.dim() - len(self.shape)]
         if not is_matrix(self.shape):
-            return folded(grads.reshape(*before, self.outputs), self.signs, self.rows)
+            return self.folded(grads.reshape(*before, self.outputs))
         grads = grads if self.matrix is None else grads @ self.matrix.to(grads.dtype)
-        return folded(grads.mT, self.signs, self.rows).reshape(*before, self.numbers)
+        return self.folded(grads.mT).reshape(*before, self.numbers)
+
+    def folded(self, values: Tensor) -> Tensor:
+        """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
+        if self.signs is None:
+            return values
+        values, whole = values * self.signs.to(values.dtype), values.shape[-1] // self.rows * self.rows
+        sums = values[..., :whole].unflatten(-1, (-1, self.rows)).sum(-2)
+        sums[..., : values.shape[-1] - whole] += values[..., whole:]
+        return sums
 
 
 def sides_of(shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, Use], columns: int) -> dict[str, Side]:
@@ -246,7 +267,7 @@ def sides_of(shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, Use], col
     columns : int
         r; 0: products are exact.
     """
-    shares = {name: SHARES[uses.get(name, "matrix")] for name in shapes}
+    shares = {name: COLUMNS[uses.get(name, "matrix")] ** 2 for name in shapes}
     each = NUMBERS / max(1, sum(shares.values()))
     return {
         name: side_of(shape, columns, uses.get(name, "matrix"), each * shares[name]) for name, shape in shapes.items()
@@ -263,16 +284,6 @@ def side_of(shape: tuple[int, ...], columns: int, use: Use = "matrix", most: flo
     times = math.ceil(side.numbers / most)  # a table's rows are only added up, be they as long as they are
     # an odd number, so that no two heads of attention are added up place by place, whose rows are alike
     return side if times <= 1 else replace(side, rows=math.ceil(side.outputs / times) | 1)
-
-
-def folded(values: Tensor, signs: Tensor | None, rows: int) -> Tensor:
-    """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
-    if signs is None:
-        return values
-    values, whole = values * signs.to(values.dtype), values.shape[-1] // rows * rows
-    sums = values[..., :whole].unflatten(-1, (-1, rows)).sum(-2)
-    sums[..., : values.shape[-1] - whole] += values[..., whole:]
-    return sums
 
 
 def basis_columns(columns: int) -> int:
@@ -317,48 +328,38 @@ def is_matrix(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 or is_stack(shape)
 
 
-def matrix_sketch(
-    left: Tensor,
-    right: Tensor,
-    units: Units,
-    count: int,
-    outputs: int,
-    matrix: Tensor | None = None,
-    signs: Tensor | None = None,
-    rows: int = 0,
-) -> Tensor:
+def matrix_sketch(left: Tensor, right: Tensor, units: Units, count: int, side: Side) -> Tensor:
     """Sketch by group, (count, numbers), of `sum_rows left^T right`.
 
     Parameters
     ----------
     left, right : tensor (rows, O) or ids (rows,), and tensor (rows, I)
         Ids stand for rows of the unit matrix; -1 for a row of zeros.
-    outputs : int
-        O.
-    matrix, signs, rows : Tensor, optional, and int
-        As of a `Side`.
     """
     exact = torch.promote_types(right.dtype, torch.float32)
-    right = (right if matrix is None else right @ matrix.to(right.dtype)).to(exact)
+    right = (right if side.matrix is None else right @ side.matrix.to(right.dtype)).to(exact)
     if left.dim() == 1:
-        right = right if signs is None else right * signs.to(exact)[left.clamp(min=0), None]
-        return _table(left, right, units, count, rows or outputs).mT.flatten(1)
-    return _core(right, left.to(exact), units, count, signs, rows).flatten(1)
+        right = right if side.signs is None else right * side.signs.to(exact)[left.clamp(min=0), None]
+        return _table(left, right, units, count, side.rows or side.outputs).mT.flatten(1)
+    return _core(right, left.to(exact), units, count, side).flatten(1)
 
 
-def _core(a: Tensor, b: Tensor, units: Units, count: int, signs: Tensor | None, rows: int) -> Tensor:
+def _core(a: Tensor, b: Tensor, units: Units, count: int, side: Side) -> Tensor:
     """`sum_rows a^T b` by group, (count, a's numbers, b's numbers or rows that they are folded to)."""
     if units.slots is not None:
         a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (a, b))
-    many = len(units.groups)
+    many, early = len(units.groups), count * a.shape[1] * b.shape[1] > ROOM  # too much to be held before it is folded
+    b = side.folded(b) if early else b
     a, b = (part.reshape(many, -1 if part.numel() else 0, part.shape[1]) for part in (a, b))
-    step = max(1, ROOM // (a.shape[2] * b.shape[2]))
-    core = a.new_zeros((count, a.shape[2], rows or b.shape[2]))
-    for first in range(0, many, step):
-        part = slice(first, first + step)
-        products = torch.bmm(a[part].transpose(1, 2), b[part])
-        core.index_add_(0, units.groups[part], folded(products, signs, rows))
-    return core
+    if units.apart:
+        core = torch.bmm(a.transpose(1, 2), b)
+    else:
+        core = a.new_zeros((count, a.shape[2], b.shape[2]))
+        step = max(1, ROOM // (a.shape[2] * b.shape[2]))
+        for first in range(0, many, step):
+            part = slice(first, first + step)
+            core.index_add_(0, units.groups[part], torch.bmm(a[part].transpose(1, 2), b[part]))
+    return core if early else side.folded(core)
 
 
 def _table(ids: Tensor, b: Tensor, units: Units, count: int, rows: int) -> Tensor:

@@ -74,11 +74,6 @@ class Pending:
         self.step = self.first.step
         self.restart(self.first)
 
-    @property
-    def mean(self) -> bool:
-        """As of its calls."""
-        return self.first.mean
-
     def restart(self, call: Call) -> None:
         """Forget the calls before this one."""
         self.first, self.total, self.calls = call, call.total, 1
@@ -94,7 +89,7 @@ class Pending:
         """A call of an evaluated step has ended; the group and number of each of its tokens."""
         own = torch.zeros_like(self.tokens).index_add_(0, groups.flatten().cpu(), counts.flatten())
         self.tokens += own
-        self.parts += own / (own.sum() if self.mean else self.total)
+        self.parts += own / (own.sum() if self.first.mean else self.total)
 
     def check_call(self, step: int, tokens: int | None) -> None:
         """Whether another call goes on with this step.
@@ -107,7 +102,7 @@ class Pending:
         if self.step != step:
             hint = "call `commit` after each step's last `backward`"
             raise TrackerError(f"backward of step {step}, but step {self.step} is not committed", hint=hint)
-        if (tokens is None and not self.mean) or tokens != self.first.tokens:
+        if (tokens is None and not self.first.mean) or tokens != self.first.tokens:
             hint = "give the tokens of the whole step, over ranks and calls, in each of its calls"
             given = f"tokens={tokens} after one with tokens={self.first.tokens}"
             raise TrackerError(f"step {step}: backward is called again with {given}", hint=hint)
@@ -121,17 +116,17 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
     left out, whatever they are. `tokens` (G,) and `parts` (G,) are of training, `val_losses` and `val_tokens` (K,) of
     validation; `divisor` is the number of tokens that a rank divides by, and its square.
     """
-    found, train = engine.validated, engine.train
-    others, count = (train, engine.groups) if found is None else (found.sketches, len(engine.languages))
-    if engine.world.size > 1:
-        whole = engine.world.sum(engine.flat(others, count))
-        others = dict(zip(engine.sides, whole.split([side.numbers for side in engine.sides.values()], 1), strict=True))
+    found, count = engine.validated, engine.groups if engine.validated is None else len(engine.languages)
     gram = torch.zeros(engine.groups, count, dtype=torch.float64, device=engine.device)
-    for name, share in shares.items():
-        if share and name in train and name in others:
-            gram += share * (train[name] @ others[name].T)
+    for name, side in engine.sides.items():
+        own = engine.train.get(name)
+        if found is None:
+            own = gram.new_zeros((count, side.numbers), dtype=engine.dtype) if own is None else own
+            own = own @ (engine.world.sum(own.clone()) if engine.world.size > 1 else own).T
+        if own is not None and shares[name]:
+            gram += shares[name] * own
     val = {} if found is None else {"val_losses": found.losses, "val_tokens": found.tokens}
-    parts = pending.parts / (engine.world.size * pending.calls if pending.mean else 1)
+    parts = pending.parts / (engine.world.size * pending.calls if pending.first.mean else 1)
     divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64)
     own = {"tokens": pending.tokens, "parts": parts, "divisor": divisor}
     return {"gram": gram, **val, **own}
@@ -180,7 +175,7 @@ def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Eval
         told = fault or "a gradient in another part of a layer is not finite"
         raise NonFiniteError(f"step {pending.step}: {told}", hint=_HINT)
     mean, square = (total["divisor"] / world.size).tolist()
-    if not pending.mean and square - mean**2 > 1e-9 * square:
+    if not pending.first.mean and square - mean**2 > 1e-9 * square:
         hint = "sum the tokens over ranks and calls, and give each rank the sum"
         raise TrackerError(f"step {pending.step}: ranks give different tokens=, {mean:.0f} in the mean", hint=hint)
     divisor = world.size if engine.arrangement.divisor is None else engine.arrangement.divisor

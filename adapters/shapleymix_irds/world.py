@@ -158,14 +158,23 @@ def is_compiled(model: nn.Module) -> bool:
     return any(isinstance(m, kind) or m._compiled_call_impl is not None for m in model.modules())
 
 
+def word_layers(model: nn.Module) -> tuple[list[nn.Embedding], list[nn.Module]]:
+    """The embeddings, and the output layers: those that share a table, else the last that has a row for each word.
+
+    In small models other layers may have as many rows, too.
+    """
+    tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    sizes, owned = {table.num_embeddings for table in tables}, {id(table.weight) for table in tables}
+    others = [(m, m._parameters.get("weight")) for m in model.modules() if not isinstance(m, nn.Embedding)]
+    alike = [(m, each) for m, each in others if each is not None and each.dim() == 2 and each.shape[0] in sizes]
+    tied = [module for module, weight in alike if id(weight) in owned]
+    return tables, tied or [module for module, _ in alike[-1:]]
+
+
 def non_embedding(model: nn.Module) -> int:
     """N: parameters without embeddings and without the output layer."""
-    tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
-    vocabularies = {table.num_embeddings for table in tables}
-    outside = {id(table.weight) for table in tables}
-    for module in model.modules():
-        if isinstance(module, nn.Linear) and module.out_features in vocabularies:
-            outside |= {id(parameter) for parameter in module.parameters()}
+    tables, outputs = word_layers(model)
+    outside = {id(parameter) for module in (*tables, *outputs) for parameter in module.parameters()}
     return sum(p.numel() for p in model.parameters() if id(p) not in outside)
 
 

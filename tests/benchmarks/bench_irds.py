@@ -9,9 +9,8 @@ the tracker at its default settings. The aim is for d = 256, 512 and 768, T = 2,
 are interleaved (A B C ... A B C ...) and each time is divided by the mean of the plain steps around it; the table shows
 medians of these ratios, since a machine may be shared. A step is all between two batches: forward, backward,
 clipping, commit, AdamW. Next to the medians stand ratios of the least times, which other processes disturb least.
-Extra memory is measured in a process of its own for each variant: peak resident size over that of a plain step on
-the T training tokens, and on T + V tokens (that is, without the activations of the validation tokens), in P (all
-parameters, float32).
+Extra memory is what PyTorch's allocator holds at most during a step, over that of a plain step on the T training
+tokens, and on T + V tokens, in P (all parameters, float32).
 
 Part "ranks": whole runs of `irds_train.py` on 1, 2 and 4 ranks under torchrun with `--irds-every auto`; the added
 share of time is what a run tells of itself at its end, beside the share that it was asked to hold.
@@ -31,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +43,11 @@ from shapleymix_irds.schedule import Schedule  # noqa: E402
 from shapleymix_irds.train.model import Decoder, sequence_losses  # noqa: E402
 from shapleymix_irds.train.settings import ModelConfig  # noqa: E402
 from torch import Tensor  # noqa: E402
+from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 LENGTH, SHARE = 64, 0.25
 BASES = ("plain", "plain step on T + V")
+MEMORY = 1.5  # P over plain
 LIMITS = {"default": 1.35, "validation-free": 1.15, "run at m = 10": 1.04}  # of the ratio of least times
 SHAPE = {"tokens": 2048, "vocab": 256, "hidden": 256, "layers": 4, "languages": 8}
 RANKS, OVERHEAD, ROOM = (1, 2, 4), 0.10, 0.03  # ROOM: what a measured share may be above the one asked for
@@ -187,26 +188,15 @@ def whole_run(bench: Bench, rounds: int) -> tuple[float, float]:
     return statistics.median(a / b for a, b in zip(whole, base, strict=True)), least
 
 
-def peak(bench: Bench, name: str) -> float:
-    """Peak memory in bytes of this process after a few steps of one variant."""
-    step = bench.plain if name == "plain" else variants(bench)[name]
-    for _ in range(2):
+def peak(step: Callable[[], None]) -> float:
+    """Most bytes that PyTorch's allocator holds during a step, beyond what it held before."""
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         step()
-    # not ru_maxrss, which a process takes over from the one that started it
-    line = next(row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith("VmHWM"))
-    return float(line.split()[1]) * 1024.0
-
-
-def memory(arguments: argparse.Namespace, names: list[str]) -> dict[str, float]:
-    """Peak resident size of each variant in bytes, each in a process of its own."""
-    sizes = [f"--{name}={getattr(arguments, name)}" for name in SHAPE]
-
-    def of(name: str) -> float:
-        command = [sys.executable, __file__, *sizes, "--peak", name]
-        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return dict(zip(("plain", *names), pool.map(of, ("plain", *names)), strict=True))
+    assert seen.profiler is not None
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    sizes = (event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    return float(max(accumulate(sizes)))
 
 
 def ranks() -> bool:
@@ -246,26 +236,20 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", help="cuda, with --skip memory")
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--small", action="store_true", help="see that it runs, in some seconds")
-    parser.add_argument("--peak", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.small:
         arguments.rounds, arguments.seconds, arguments.tokens = 1, 0.0, 512
         arguments.skip = ["memory", "ranks", "run", "exact", "naive"]
-    if not arguments.peak:
-        keep_memory()
-    elif KEEP.items() <= os.environ.items():  # memory as a process has it by default
-        os.execve(sys.executable, [sys.executable, *sys.argv], {k: v for k, v in os.environ.items() if k not in KEEP})
+    keep_memory()
     torch.set_num_threads(1)
     torch.set_default_device(arguments.device)
     bench = Bench(**{name: getattr(arguments, name) for name in SHAPE})
-    if arguments.peak:
-        print(peak(bench, arguments.peak))
-        return 0
     steps = {n: s for n, s in variants(bench).items() if n not in arguments.skip}
     table = ratios(bench, steps, arguments.rounds, arguments.seconds)
     if "run" not in arguments.skip:
         table["run at m = 10"] = whole_run(bench, 2)
-    peaks = memory(arguments, list(steps)) if "memory" not in arguments.skip else {}
+    wanted = {} if "memory" in arguments.skip else {"plain": bench.plain, **steps}
+    peaks = {name: peak(step) for name, step in wanted.items()}
     shape = ", ".join(f"{name} {getattr(arguments, name)}" for name in SHAPE)
     print(f"P = {bench.parameters:,}, {shape}, V/T = {SHARE}, torch {torch.__version__}, 1 thread")
     print("| step | time / plain step: median | least | limit | memory over plain, P | over plain on T + V, P |")
@@ -275,6 +259,7 @@ def main() -> int:
         cells = " | ".join(f"{value:.1f}" for value in room) or " | "
         print(f"| {name} | {median:.3f} | {least:.3f} | {LIMITS.get(name, '')} | {cells} |", flush=True)
     within = all(table[name][1] <= limit for name, limit in LIMITS.items() if name in table)
+    within &= all(peaks[n] - peaks["plain"] <= MEMORY * 4 * bench.parameters for n in LIMITS if n in peaks)
     if "ranks" not in arguments.skip:
         within &= ranks()
     print(f"within the limits: {'yes' if within else 'NO'}")

@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import spearmanr
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "adapters"))
@@ -32,9 +33,9 @@ sys.path.insert(0, str(ROOT))
 
 from shapleymix_irds.train.app import main as train  # noqa: E402
 
-from shapleymix.game.coalitions import shapley_values  # noqa: E402
+from shapleymix.game.coalitions import Game, coalition_game, shapley_values  # noqa: E402
 from shapleymix.tables.run_reading import read_runs  # noqa: E402
-from shapleymix.tables.transfer import TransferMatrix, read_transfer  # noqa: E402
+from shapleymix.tables.transfer import MEASURES, TransferMatrix, read_transfer  # noqa: E402
 
 COALITIONS = ROOT / "fixtures" / "multilingual5_coalitions.csv"
 LANGUAGES = "en,de,fr,zh,ja"
@@ -101,11 +102,17 @@ def compare_ranks(folder: Path, runs: dict[int, Measured], ranks: int, more: lis
     return max(whole for whole, _ in found) <= SAME
 
 
-def row(name: str, matrix: TransferMatrix, exact: TransferMatrix) -> tuple[float, float]:
-    """Print how alike two matrices are; cosine and Pearson over all entries."""
+def row(name: str, matrix: TransferMatrix, exact: TransferMatrix, game: Game) -> tuple[float, float]:
+    """Print how alike two matrices are, normalised and as they are, and the linear-datamodelling score of the first:
+    the rank correlation over coalitions of its members' values, added up, with what the coalition earned.
+    Returns cosine and Pearson over all normalised entries."""
     same = matrix.compare(exact)
-    numbers = (same.cosine, same.pearson, same.cosine_off_diagonal, same.pearson_off_diagonal)
-    print(f"{name:<28}" + "".join(f"{number:>10.3f}" for number in numbers))
+    assert same.raw is not None
+    assert matrix.sv is not None
+    numbers = [getattr(kind, measure) for kind in (same, same.raw) for measure in MEASURES]
+    told = game.members @ matrix.sv
+    ranks = [spearmanr(a, b).statistic for a, b in zip(told.T, game.payoffs.T, strict=True)]
+    print(f"{name:<24}" + "".join(f"{number:>9.3f}" for number in (*numbers, np.mean(ranks))))
     return same.cosine, same.pearson
 
 
@@ -128,14 +135,14 @@ def main() -> int:
     folder, coalitions = corpus(), read_runs(COALITIONS)
     exact = shapley_values(coalitions)
     runs = {seed: measured(folder, seed, more) for seed in map(int, arguments.seeds.split(","))}
-    print(
-        f"{'agreement with exact SV':<28}"
-        + "".join(f"{name:>10}" for name in ("cosine", "Pearson", "cos off", "Pear off"))
-    )
-    found = []
+    kinds = ("cosine", "Pearson", "cos off", "Pear off")
+    print("normalised values, values as they are (exponentials hide signs), and linear-datamodelling score")
+    print(f"{'agreement with exact SV':<24}" + "".join(f"{name:>9}" for name in (*kinds, *kinds, "LDS")))
+    game, found = coalition_game(coalitions), []
+    row("exact", exact, exact, game)
     for seed, (raw, calibrated, _, _) in runs.items():
-        row(f"seed {seed}, uncalibrated", raw, exact)
-        found.append(row(f"seed {seed}, calibrated", calibrated, exact))
+        row(f"seed {seed}, uncalibrated", raw, exact, game)
+        found.append(row(f"seed {seed}, calibrated", calibrated, exact, game))
     last = next(iter(runs.values()))
     show("exact", exact)
     show("IRDS, calibrated", last[1])

@@ -17,7 +17,7 @@ from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.batch import ValidationSet  # noqa: E402
 from shapleymix_irds.errors import TrackerError  # noqa: E402
 from shapleymix_irds.ledger import Blocks, Evaluation, Ledger  # noqa: E402
-from shapleymix_irds.schedule import Schedule, choose_every, extra_cost  # noqa: E402
+from shapleymix_irds.schedule import Schedule, extra_cost  # noqa: E402
 
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
@@ -33,10 +33,10 @@ def test_one_step_of_each_block_is_evaluated() -> None:
 
 def test_auto_holds_the_overhead_and_aims_at_enough_evaluations() -> None:
     extra = extra_cost(4096, 1024, 1 / 3)
-    every = choose_every(extra, 0.05, None)
+    every = Schedule.planned(extra, Options(overhead=0.05)).every
     assert extra / every <= 0.05 < extra / (every - 1)
-    assert choose_every(extra, 0.05, 100_000) == 200
-    assert choose_every(extra, 0.05, 1000) == every
+    assert Schedule.planned(extra, Options(overhead=0.05, total_steps=100_000)).every == 200
+    assert Schedule.planned(extra, Options(overhead=0.05, total_steps=1000)).every == every
     assert extra_cost(4096, 0, 1 / 3) < extra
     assert extra_cost(4096, 1024, 0.05) < extra
 

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from shapleymix_irds.train import model as decoders  # noqa: E402
 from shapleymix_irds.train import settings as shapes  # noqa: E402
+from shapleymix_irds.world import non_embedding  # noqa: E402
 
 from shapleymix.errors import UsageError  # noqa: E402
 
@@ -21,6 +22,7 @@ PAPER = {  # ShapleyLaw paper, table of model configurations: non-embedding para
     "mini": 97_600,
 }
 SMALL = shapes.ModelConfig(layers=2, hidden=16, ffn=24, heads=2, vocab=11)
+SQUARE = shapes.ModelConfig(layers=2, hidden=16, ffn=24, heads=2, vocab=16)  # as many rows as words everywhere
 
 
 def small(**options: bool) -> decoders.Decoder:
@@ -29,14 +31,14 @@ def small(**options: bool) -> decoders.Decoder:
     return decoder
 
 
-@pytest.mark.parametrize("name", shapes.MODELS)
+@pytest.mark.parametrize("name", [*shapes.MODELS, "square"])
 def test_counts_are_those_of_the_parameters(name: str) -> None:
-    config = shapes.MODELS[name]
+    config = shapes.MODELS.get(name, SQUARE)
     with torch.device("meta"):
         decoder = decoders.Decoder(config)
     sizes = {key: weight.numel() for key, weight in decoder.named_parameters()}
     inner = sum(sizes.values()) - sizes["embedding.weight"] - sizes["output.weight"]
-    assert inner == config.non_embedding == PAPER.get(name, inner)
+    assert inner == non_embedding(decoder) == config.non_embedding == PAPER.get(name, inner)
 
 
 def test_later_tokens_do_not_reach_back() -> None:
