@@ -128,13 +128,13 @@ class Pieces:
     def theta(self, p: FloatArray) -> FloatArray:
         """The inner quantity (..., K): Theta of power pieces, the exponent of exponential ones."""
         q = self.effective(p)
-        found = weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi, powers(q, self.s))
+        found = weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi * powers(q, self.s))
         return found if self.base is None else self.base + found
 
     def plain_losses(self, p: FloatArray) -> FloatArray:
         """Losses of the targets, or of the tasks' languages, (..., K), nats per token; +inf where Theta is zero."""
         plain = self.floor + self._reducible(self.theta(p))
-        return plain if self.harm is None else plain + over_sources(self.harm, self._beyond(p)[..., None] ** 3)
+        return plain if self.harm is None else plain + over_sources(self.harm * self._beyond(p)[..., None] ** 3)
 
     def _beyond(self, p: FloatArray) -> FloatArray:
         """The part of the ratios (..., M) that is repeated tokens."""
@@ -260,7 +260,7 @@ class Pieces:
     def select(self, targets: Rows) -> Self:
         """The pieces of some targets only (indices or mask)."""
         curves = None if self.curves is None else self.curves.select(targets)
-        return self._changed(lambda name, value: value if name in SOURCES else value[..., targets], curves)
+        return self._changed(lambda name, value: value if name in SOURCES else value[..., targets].copy(), curves)
 
     def select_sources(self, sources: Rows) -> Self:
         """The pieces with some sources only, the others at ratio zero (indices or mask)."""
