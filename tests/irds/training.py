@@ -27,15 +27,18 @@ def train(out: Path, *more: str) -> int:
 
 def start(out: Path, *more: str, ranks: int = 0, restarts: int = 0) -> subprocess.Popen[bytes]:
     """Start a run of its own; under torchrun if `ranks` is given."""
-    launcher = [sys.executable, str(SCRIPT)]
+    return launched(out, str(SCRIPT), *QUICK, "--out", str(out), *more, ranks=ranks, restarts=restarts)
+
+
+def launched(out: Path, *words: str, ranks: int = 0, restarts: int = 0) -> subprocess.Popen[bytes]:
+    """Start a script with its arguments; under torchrun if `ranks` is given."""
+    launcher = [sys.executable]
     if ranks:
-        launcher = [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *(f"--nproc-per-node={ranks}", f"--max-restarts={restarts}", str(SCRIPT)),
-        ]
+        launcher += ["-m", "torch.distributed.run", "--standalone"]
+        launcher += [f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     with out.with_suffix(".err").open("a") as stream:
-        return subprocess.Popen([*launcher, *QUICK, "--out", str(out), *more], env=settings, stderr=stream)
+        return subprocess.Popen([*launcher, *words], env=settings, stderr=stream)
 
 
 def said(out: Path) -> str:
