@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from shapleymix_irds.train.app import main
 
@@ -39,6 +40,13 @@ def launched(out: Path, *words: str, ranks: int = 0, restarts: int = 0) -> subpr
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     with out.with_suffix(".err").open("a") as stream:
         return subprocess.Popen([*launcher, *words], env=settings, stderr=stream)
+
+
+def on_two_ranks(script: str, folder: Path) -> list[dict[str, Any]]:
+    """What either rank of a script beside this one has written."""
+    run = launched(folder / "ranks", str(Path(__file__).with_name(script)), str(folder), ranks=2)
+    assert run.wait(timeout=400) == 0, said(folder / "ranks")[-4000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
 def said(out: Path) -> str:
