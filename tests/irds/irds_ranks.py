@@ -165,12 +165,8 @@ def one_sided(mode: str) -> dict[str, Any]:
     return found
 
 
-TASKS = {
-    "ddp": (exact, faults, one_sided),
-    "fsdp": (exact, faults, one_sided),
-    "fsdp-ac": (exact,),
-    "fsdp-bf16": (exact,),
-}
+EVERY = (exact, faults, one_sided)
+TASKS = {"ddp": EVERY, "fsdp": EVERY, "fsdp-ac": (exact,), "fsdp-bf16": (exact,)}
 
 
 def main() -> None:

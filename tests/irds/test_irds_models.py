@@ -35,8 +35,7 @@ def assert_exact(model: Any, loss_fn: Any, tolerance: float = 1e-10, plain: Any 
     """The tracker on a model, against the naive reference on it (or on the same one as it was before, `plain`)."""
     val = validation()
     x, y, lang = batch((1, 4, 0, 3))
-    reference = plain or model
-    plain_loss = loss_of(plain) if plain else loss_fn
+    reference, plain_loss = (plain, loss_of(plain)) if plain else (model, loss_fn)
     truth = naive_gram(reference, plain_loss, x, y, lang, val)
     with torch.enable_grad():
         expected = gradient(reference, plain_loss(x, y).sum() / (y != -100).sum())
