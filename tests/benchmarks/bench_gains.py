@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 from _data import logs
-from _report import SMALL, finish, must, on_all_cores, row, table
+from _report import SMALL, finish, must, row, table
 
 import shapleymix as sm
 from shapleymix.errors import FitError, ShapleyMixWarning
@@ -95,23 +95,17 @@ def finals(log: sm.RunLog) -> sm.RunLog:
 def told(log: sm.RunLog, runs: int) -> Told:
     """What fits to some runs of a log say about its others."""
     found = Told()
-    for one in on_all_cores(drawn, [(log, runs, draw) for draw in range(DRAWS)]):
-        found.add(one)
-    return found
-
-
-def drawn(log: sm.RunLog, runs: int, draw: int) -> Told:
-    """What one of these fits says."""
-    found, rng = Told(), np.random.default_rng([runs, draw])
-    order = rng.permutation(len(log))
-    try:
-        fit = sm.fit(log.select(np.sort(order[:runs])), LAW, bootstrap=REPLICATES)
-    except FitError:
-        return found
-    surface = fit.at(float(log.N[0]), float(log.D[0]))
-    for _ in range(WEIGHTS):
-        others = log.select(rng.permutation(order[runs:])[:CANDIDATES])
-        one_choice(surface, others, rng.dirichlet(np.full(len(log.targets), 0.7)), rng, found)
+    for draw in range(DRAWS):
+        rng = np.random.default_rng([runs, draw])
+        order = rng.permutation(len(log))
+        try:
+            fit = sm.fit(log.select(np.sort(order[:runs])), LAW, bootstrap=REPLICATES)
+        except FitError:
+            return found
+        surface = fit.at(float(log.N[0]), float(log.D[0]))
+        for _ in range(WEIGHTS):
+            others = log.select(rng.permutation(order[runs:])[:CANDIDATES])
+            one_choice(surface, others, rng.dirichlet(np.full(len(log.targets), 0.7)), rng, found)
     return found
 
 
