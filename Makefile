@@ -25,7 +25,7 @@ reference: $(VENV)/.dev
 # the whole suite, on two cores; tests that need torch skip where `make test TORCH=` leaves it out
 JOBS ?= 2
 test: $(VENV)/.dev
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal
 
 # the tracker and exports inside other people's trainers: each folder of tests/ecosystem has its requirements and an environment of
 # its own, which sees the packages of the main one below them; `make test-ecosystem FAMILY=hf` for one

@@ -20,11 +20,11 @@ def held_out(law: str, log: sm.RunLog) -> float:
 
 
 def afresh(law: str, log: sm.RunLog) -> float:
-    """The same by hand: each run left out of the log, the law tuned and fitted to the others and asked for it."""
+    """The same by hand: each run left out of the log, the law fitted to the others and asked for it."""
     off = np.empty_like(log.loss)
     for row in range(len(log)):
         others = np.arange(len(log)) != row
-        found = sm.fit(log.select(others), law, bootstrap=0, folds=len(log))
+        found = sm.fit(log.select(others), law, bootstrap=0, folds=0)  # of one value a knob there is no choice
         off[row] = np.abs(found.law.losses(log.p, log.N, log.D) - log.loss)[row]
     return float((off.sum(axis=0) / log.loss.sum(axis=0)).mean())
 
@@ -36,10 +36,5 @@ def test_the_error_told_of_few_runs_is_that_of_leaving_each_out_afresh(law, monk
     One value of each knob: else the two differ by what fewer runs choose.
     """
     monkeypatch.setattr(LAWS[law], "knobs", {name: values[:1] for name, values in LAWS[law].knobs.items()})
-    told, true = [], []
-    for seed in range(2):
-        _, _, log = log_of("learned-base", 4, noise=5e-3, seed=seed, sizes=(1e8,), tokens=(1e9,))
-        told.append(held_out(law, log))
-        true.append(afresh(law, log))
-    assert (np.divide(told, true) > 0.9).all()
-    assert (np.divide(told, true) < 1.25).all()
+    _, _, log = log_of("learned-base", 4, noise=5e-3, sizes=(1e8,), tokens=(1e9,))
+    assert 0.9 < held_out(law, log) / afresh(law, log) < 1.25

@@ -6,10 +6,15 @@ and its limits do not count.
 
 from __future__ import annotations
 
+import multiprocessing
 import operator
 import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
+from functools import cache
+from multiprocessing.pool import Pool
+from typing import Any
 
 SMALL = "--small" in sys.argv[1:]
 _HOLDS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
@@ -41,6 +46,16 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
     begin = clock()
     work()
     return clock() - begin
+
+
+def on_all_cores(work: Callable[..., Any], each: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """What a function of a script gives for each of some arguments: not for what is timed."""
+    return [work(*one) for one in each] if SMALL else _processes().starmap(work, each, chunksize=1)
+
+
+@cache
+def _processes() -> Pool:
+    return multiprocessing.get_context("spawn").Pool(initializer=warnings.simplefilter, initargs=("ignore",))
 
 
 def finish() -> None:

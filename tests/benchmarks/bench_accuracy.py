@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 from _data import FIXTURES, five_languages, logs
-from _report import SMALL, finish, must, row, table
+from _report import SMALL, finish, must, on_all_cores, row, table
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
@@ -106,8 +106,8 @@ def curves(name: str, log: sm.RunLog, sizes: tuple[int, ...]) -> None:
 def median(law: str, log: sm.RunLog, size: int) -> float:
     """The median error over the draws; NaN where the law refuses one."""
     orders = [np.random.default_rng(100 + draw).permutation(len(log)) for draw in range(DRAWS)]
-    parts = [(log.select(order[:size]), log.select(order[size : size + TESTED])) for order in orders]
-    return float(np.median([error_of(law, learn, test) for learn, test in parts]))
+    parts = [(law, log.select(order[:size]), log.select(order[size : size + TESTED])) for order in orders]
+    return float(np.median(on_all_cores(error_of, parts)))
 
 
 def error_of(law: str, learn: sm.RunLog, test: sm.RunLog) -> float:

@@ -13,7 +13,7 @@ import warnings
 
 import numpy as np
 from _data import logs
-from _report import SMALL, finish, must, row, table
+from _report import SMALL, finish, must, on_all_cores, row, table
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
@@ -73,7 +73,7 @@ def planned(log: sm.RunLog, pool: np.ndarray, n: int) -> np.ndarray:
 
 def medians(log: sm.RunLog, parts: list[Split]) -> tuple[float, float]:
     """Of each score over the draws."""
-    error, regret = np.median([scored(log, *part) for part in parts], axis=0).tolist()
+    error, regret = np.median(on_all_cores(scored, [(log, *part) for part in parts]), axis=0).tolist()
     return error, regret
 
 

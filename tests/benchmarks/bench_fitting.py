@@ -27,7 +27,7 @@ PUBLISHED = {"E": 1.8172, "A": 477.8, "B": 2143.4, "alpha": 0.34731, "beta": 0.3
 STARTS, SAMPLE = 4500, 90
 MANY = (5, 40, 5) if SMALL else (100, 300, 200)  # targets, runs, replicates
 TOGETHER = 3 if SMALL else 40
-ABLATED = 1 if SMALL else 8
+ABLATED = 1 if SMALL else 4
 PARENTS = (("regmix", (17, 34, 68)), ("olmix", (24, 48, 96)))
 
 

@@ -1,4 +1,4 @@
-"""What two ranks do in the distributed tests: `torchrun ... irds_ranks.py MODE ENGINE KIND FOLDER`.
+"""What two ranks do in the distributed tests: `torchrun ... irds_ranks.py FOLDER`.
 
 Each rank compares gradients and products with the naive reference on the whole batch, and writes what it found.
 """
@@ -60,7 +60,7 @@ def full(values: Any) -> torch.Tensor:
     return values.full_tensor() if isinstance(values, DTensor) else values
 
 
-def exact(mode: str, engine: str) -> dict[str, float]:
+def exact(mode: str) -> dict[str, float]:
     """Two accumulated micro-batches, clipped, against the naive reference on everything."""
     dtype = torch.float32 if mode == "fsdp-bf16" else torch.float64
     reference = make_model().to(dtype)
@@ -72,7 +72,7 @@ def exact(mode: str, engine: str) -> dict[str, float]:
     model = wrap(make_model(checkpointed=mode == "fsdp-ac").to(dtype), mode)
     loss_fn = loss_of(model)
     options = Options(val_sequences=3, measure_sequences=2)
-    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine=engine, options=options)  # type: ignore[arg-type]
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="exact", options=options)
     mine = rows_of(lang)[dist.get_rank()]
     found = {"gradient": 0.0, "phi": 0.0}
     if mode == "ddp":
@@ -96,7 +96,7 @@ def exact(mode: str, engine: str) -> dict[str, float]:
     return found
 
 
-def faults(mode: str, engine: str) -> dict[str, str]:
+def faults(mode: str) -> dict[str, str]:
     """Every rank gets the error that names the rank at fault."""
     model = wrap(make_model(), mode)
     loss_fn = loss_of(model)
@@ -108,7 +108,7 @@ def faults(mode: str, engine: str) -> dict[str, str]:
 
     x, y, lang = batch(COUNTS)
     mine = rows_of(lang)[rank]
-    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine=engine, options=Options(measure_sequences=1))  # type: ignore[arg-type]
+    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine="exact", options=Options(measure_sequences=1))
     tracker.measure(loss_fn)
     tracker.backward(broken, x[mine], y[mine], lang[mine], step=0)
     try:
@@ -131,7 +131,7 @@ class OneSided(Decoder):
         return torch.einsum("bsd,vd->bsv", x, self.head.weight) if self.odd else self.head(x)
 
 
-def one_sided(mode: str, engine: str) -> dict[str, Any]:
+def one_sided(mode: str) -> dict[str, Any]:
     """Calls of rank 1 alone are not covered, from the start or later: passes a language on both ranks, or refused."""
     found: dict[str, Any] = {}
     for late in (False, True):
@@ -165,15 +165,18 @@ def one_sided(mode: str, engine: str) -> dict[str, Any]:
     return found
 
 
+EVERY = (exact, faults, one_sided)
+TASKS = {"ddp": EVERY, "fsdp": EVERY, "fsdp-ac": (exact,), "fsdp-bf16": (exact,)}
+
+
 def main() -> None:
     torch.set_num_threads(1)
-    mode, engine, folder = sys.argv[1:4]
     dist.init_process_group("gloo")
-    found = {}
-    tasks = (one_sided,) if engine == "auto" else (exact, faults) if mode in ("ddp", "fsdp") else (exact,)
-    for task in tasks:
-        found[task.__name__] = task(mode, engine)
-    Path(folder, f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
+    found: dict[str, dict[str, Any]] = {}
+    for mode, tasks in TASKS.items():
+        found[mode] = {task.__name__: task(mode) for task in tasks}
+        gc.collect()
+    Path(sys.argv[1], f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
     dist.barrier()
     gc.collect()  # models must go before their process group, as in `joined_world`
     dist.destroy_process_group()

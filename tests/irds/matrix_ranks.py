@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -179,13 +180,19 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float, list[str
     return state(model), error, engines
 
 
+@cache
+def untracked(wrapper: str, feature: str) -> dict[str, Tensor]:
+    """Weights and buffers at the end without a tracker: one truth for all engines."""
+    return train(Case(wrapper, "", feature), tracked=False)[0]
+
+
 def outcome(case: Case) -> dict[str, Any]:
     """What became of a case on this rank."""
     try:
         weights, phi, engines = train(case, tracked=True)
     except ValueError as error:  # ours
         return {"refused": str(error), "error": type(error).__name__}
-    expected, _, _ = train(case, tracked=False)
+    expected = untracked(case.wrapper, case.feature)
     worst = [name for name in expected if not torch.equal(weights[name], expected[name])]
     return {"worst": worst, "phi": phi, "engines": engines}
 

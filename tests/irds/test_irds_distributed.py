@@ -2,55 +2,46 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).with_name("irds_ranks.py")
+from tests.irds.training import on_two_ranks  # noqa: E402
 
 
-def on_two_ranks(folder: Path, mode: str, engine: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [*command, str(SCRIPT), mode, engine, str(folder)], env=environment, capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What either rank found."""
+    return on_two_ranks("irds_ranks.py", tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
-def test_ranks_agree_with_the_naive_reference(mode: str, tmp_path: Path) -> None:
-    for found in on_two_ranks(tmp_path, mode, "exact"):
-        assert max(found["exact"].values()) < 1e-10
-        assert found["faults"]["nan"].startswith("step 0: the validation loss of 'fr'")
+def test_ranks_agree_with_the_naive_reference(mode: str, found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        assert max(rank[mode]["exact"].values()) < 1e-10
+        assert rank[mode]["faults"]["nan"].startswith("step 0: the validation loss of 'fr'")
 
 
 @pytest.mark.parametrize("mode", ["fsdp-ac", "fsdp-bf16"])
-def test_sharding_with_checkpointing_and_low_precision(mode: str, tmp_path: Path) -> None:
-    for found in on_two_ranks(tmp_path, mode, "exact"):
+def test_sharding_with_checkpointing_and_low_precision(mode: str, found: list[dict[str, Any]]) -> None:
+    for rank in found:
         limit = 1e-10 if mode == "fsdp-ac" else 3e-2
-        assert max(found["exact"].values()) < limit
+        assert max(rank[mode]["exact"].values()) < limit
 
 
-def test_what_one_rank_cannot_cover_takes_passes_on_all(tmp_path: Path) -> None:
+def test_what_one_rank_cannot_cover_takes_passes_on_all(found: list[dict[str, Any]]) -> None:
     passes = "a pass a language for head.weight"
-    for found in on_two_ranks(tmp_path, "ddp", "auto"):
-        errors = found["one_sided"]
+    for rank in found:
+        errors = rank["ddp"]["one_sided"]
         assert [told for _, told in errors.values()] == [passes, passes, None, passes]
         assert max(error for error, _ in errors.values()) < 1e-10
 
 
-def test_what_one_rank_cannot_cover_is_refused_on_all_where_sharded(tmp_path: Path) -> None:
-    for found in on_two_ranks(tmp_path, "fsdp", "auto"):
-        errors = found["one_sided"]
+def test_what_one_rank_cannot_cover_is_refused_on_all_where_sharded(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        errors = rank["fsdp"]["one_sided"]
         assert errors["early 0"].endswith("not covered: head.weight")
         assert errors["late 0"][0] < 1e-10
         assert errors["late 1"].endswith("not covered: head.weight")

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,8 @@ from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from shapleymix_irds.errors import NonFiniteError, TrackerError  # noqa: E402
 from test_irds_rates import COUNTS, groups_of, truth_of  # noqa: E402
 from torch import nn  # noqa: E402
+
+from tests.irds.training import on_two_ranks  # noqa: E402
 
 
 @pytest.mark.parametrize("engine", ["exact", "sketch"])
@@ -196,15 +194,8 @@ def test_a_tracker_leaves_the_optimiser_to_the_next(val: Any) -> None:
 
 def test_two_ranks_under_each_wrapper(tmp_path: Path) -> None:
     """Groups at two rates, clipped; with accumulation, a scaler, and losses that ranks average."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    script = Path(__file__).with_name("follow_ranks.py")
-    done = subprocess.run(
-        [*command, str(script), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    for rank in range(2):
-        for name, found in json.loads((tmp_path / f"rank{rank}.json").read_text()).items():
+    for rank in on_two_ranks("follow_ranks.py", tmp_path):
+        for name, found in rank.items():
             assert "crashed" not in found, f"{name}: {found['crashed']}"
             if name.endswith(("edited", "by hand")):
                 assert "not by one factor" in found["refused"], name

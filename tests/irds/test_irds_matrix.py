@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +11,8 @@ torch = pytest.importorskip("torch")
 from matrix_models import Case  # noqa: E402
 from matrix_ranks import TOLERANCE, cases  # noqa: E402
 
-SCRIPT = Path(__file__).with_name("matrix_ranks.py")
+from tests.irds.training import on_two_ranks  # noqa: E402
+
 REFUSED = {  # what the message says
     "tensor hook": "parameter 'embed.weight' has a hook that changes its gradient",
     "static graph": "DDP with static_graph=True",
@@ -36,14 +32,7 @@ SHARDED = {  # where parameters are sharded, no passes of single parameters are 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What became of each case on either rank."""
-    folder = tmp_path_factory.mktemp("matrix")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [*command, str(SCRIPT), str(folder)], env=environment, capture_output=True, text=True, timeout=400
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    return on_two_ranks("matrix_ranks.py", tmp_path_factory.mktemp("matrix"))
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)

@@ -31,12 +31,14 @@ OPTIONS = Options(val_sequences=3, measure_sequences=1)
 COMPILES = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-def assert_exact(model: Any, loss_fn: Any, tolerance: float = 1e-10) -> IRDS:
+def assert_exact(model: Any, loss_fn: Any, tolerance: float = 1e-10, plain: Any = None) -> IRDS:
+    """The tracker on a model, against the naive reference on it (or on the same one as it was before, `plain`)."""
     val = validation()
     x, y, lang = batch((1, 4, 0, 3))
-    truth = naive_gram(model, loss_fn, x, y, lang, val)
+    reference, plain_loss = (plain, loss_of(plain)) if plain else (model, loss_fn)
+    truth = naive_gram(reference, plain_loss, x, y, lang, val)
     with torch.enable_grad():
-        expected = gradient(model, loss_fn(x, y).sum() / (y != -100).sum())
+        expected = gradient(reference, plain_loss(x, y).sum() / (y != -100).sum())
     tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="exact", options=OPTIONS)
     model.zero_grad()
     tracker.backward(loss_fn, x, y, lang, step=0)
@@ -50,11 +52,12 @@ def assert_exact(model: Any, loss_fn: Any, tolerance: float = 1e-10) -> IRDS:
 
 
 @COMPILES
-def test_a_compiled_model_in_one_graph() -> None:
+@pytest.mark.parametrize(("backend", "layers"), [("aot_eager", 1), ("inductor", 0)])  # each kernel costs a second
+def test_a_compiled_model_in_one_graph(backend: str, layers: int) -> None:
     torch._dynamo.reset()
-    model = make_model(layers=1).double()
-    compiled = torch.compile(model, fullgraph=True, backend="inductor")
-    assert assert_exact(compiled, loss_of(compiled)).engine.fallback is None
+    model = make_model(layers=layers).double()
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    assert assert_exact(compiled, loss_of(compiled), plain=model).engine.fallback is None
 
 
 class Tied(Decoder):

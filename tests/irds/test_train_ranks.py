@@ -22,7 +22,8 @@ from torch._C._distributed_c10d import HashStore  # noqa: E402
 
 from shapleymix.tables.run_reading import read_runs  # noqa: E402
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
-from tests.irds.training import STEPS, said, start, steps, train, tree, wait_for_step  # noqa: E402
+from tests.irds.train_ranks import RUNS  # noqa: E402
+from tests.irds.training import STEPS, launched, said, start, steps, train, tree, wait_for_step  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +35,12 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run in two processes, of which one has a sequence more than the other."""
-    out = tmp_path_factory.mktemp("pair") / "run"
-    assert start(out, ranks=2).wait(timeout=200) == 0, said(out)
-    return out
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs of two processes, of which one has a sequence more than the other."""
+    folder = tmp_path_factory.mktemp("ranks")
+    script = str(Path(__file__).with_name("train_ranks.py"))
+    assert launched(folder / "all", script, str(folder), ranks=2).wait(timeout=300) == 0, said(folder / "all")
+    return folder
 
 
 def same_run(left: Path, right: Path, tolerance: float = 1e-4) -> None:
@@ -59,22 +61,9 @@ def same_run(left: Path, right: Path, tolerance: float = 1e-4) -> None:
             assert torch.allclose(value, states[1][name], rtol=tolerance, atol=1e-5), name
 
 
-def test_two_ranks_with_uneven_shares_train_as_one(alone: Path, pair: Path) -> None:
-    same_run(alone, pair)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        ("--parallel", "fsdp", "--micro-batch", "2"),
-        ("--parallel", "hsdp", "--shard-size", "1", "--recompute"),
-    ],
-    ids=" ".join,
-)
-def test_sharded_ranks_train_as_one(more: tuple[str, ...], alone: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    assert start(out, *more, ranks=2).wait(timeout=300) == 0, said(out)
-    same_run(alone, out)
+@pytest.mark.parametrize("name", RUNS)
+def test_two_ranks_with_uneven_shares_train_as_one(name: str, alone: Path, runs: Path) -> None:
+    same_run(alone, runs / name)
 
 
 def test_a_checkpoint_of_two_sharded_ranks_is_continued_by_one(alone: Path, tmp_path: Path) -> None:
@@ -89,13 +78,13 @@ def test_a_checkpoint_of_two_sharded_ranks_is_continued_by_one(alone: Path, tmp_
     same_run(alone, out)
 
 
-def test_a_rank_that_is_killed_is_missed_and_a_restart_gives_the_same_bytes(pair: Path, tmp_path: Path) -> None:
+def test_a_rank_that_is_killed_is_missed_and_a_restart_gives_the_same_bytes(runs: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run = start(out, ranks=2, restarts=1)
     wait_for_step(run, out, 6)
     os.kill(workers(run)[-1], signal.SIGKILL)
     assert run.wait(timeout=200) == 0, said(out)
-    assert tree(out) == tree(pair)
+    assert tree(out) == tree(runs / "pair")
     assert steps(out) == list(range(1, STEPS + 1))
     assert 'irds_train.py", line' not in said(out)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from shapleymix_irds.train.app import main
 
@@ -27,15 +28,25 @@ def train(out: Path, *more: str) -> int:
 
 def start(out: Path, *more: str, ranks: int = 0, restarts: int = 0) -> subprocess.Popen[bytes]:
     """Start a run of its own; under torchrun if `ranks` is given."""
-    launcher = [sys.executable, str(SCRIPT)]
+    return launched(out, str(SCRIPT), *QUICK, "--out", str(out), *more, ranks=ranks, restarts=restarts)
+
+
+def launched(out: Path, *words: str, ranks: int = 0, restarts: int = 0) -> subprocess.Popen[bytes]:
+    """Start a script with its arguments; under torchrun if `ranks` is given."""
+    launcher = [sys.executable]
     if ranks:
-        launcher = [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *(f"--nproc-per-node={ranks}", f"--max-restarts={restarts}", str(SCRIPT)),
-        ]
+        launcher += ["-m", "torch.distributed.run", "--standalone"]
+        launcher += [f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     with out.with_suffix(".err").open("a") as stream:
-        return subprocess.Popen([*launcher, *QUICK, "--out", str(out), *more], env=settings, stderr=stream)
+        return subprocess.Popen([*launcher, *words], env=settings, stderr=stream)
+
+
+def on_two_ranks(script: str, folder: Path) -> list[dict[str, Any]]:
+    """What either rank of a script beside this one has written."""
+    run = launched(folder / "ranks", str(Path(__file__).with_name(script)), str(folder), ranks=2)
+    assert run.wait(timeout=400) == 0, said(folder / "ranks")[-4000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
 def said(out: Path) -> str:

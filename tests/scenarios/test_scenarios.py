@@ -51,7 +51,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     typed("example", "-o", ".", folder=folder)
     (folder / "shapleymix.toml").unlink()
     typed("shapley", "coalitions.csv", "-o", "sv.csv", folder=folder)
-    typed("fit", "runs.csv", *QUICK, "-o", "fit.json", folder=folder)
+    printed = typed("fit", "runs.csv", *QUICK, "-o", "fit.json", "--json", folder=folder)
+    (folder / "printed.json").write_text(printed)
     typed("optimize", "fit.json", *BUDGET, "--languages", "languages.csv", "-o", "mixture.json", folder=folder)
     return folder
 
@@ -70,7 +71,6 @@ def optimum(home: Path, *words: str) -> dict[str, Any]:
 
 
 def test_json_of_fit_is_what_predict_reads(home: Path) -> None:
-    (home / "printed.json").write_text(typed("fit", "runs.csv", *QUICK, "--json", folder=home))
     told = [
         answer("predict", name, "--mixture", "uniform", *BUDGET, folder=home) for name in ("printed.json", "fit.json")
     ]
