@@ -11,11 +11,12 @@ from simulated import with_loss
 from test_game_exact import shapley_by_permutations
 
 from shapleymix.errors import DataError, UsageError
-from shapleymix.game.coalitions import coalition_game, coalition_masks, shapley_values
+from shapleymix.game.coalitions import Game, coalition_game, coalition_masks, shapley_values
 from shapleymix.game.exact import members_of
 from shapleymix.game.sampled import exact_variance
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
+from shapleymix.tables.transfer import TransferMatrix
 
 
 @pytest.fixture(scope="module")
@@ -252,3 +253,14 @@ def test_rounding_of_ratios_does_not_hide_a_coalition() -> None:
     p = np.round(held / held.sum(axis=1, keepdims=True), 3)
     masks = coalition_masks(p / p.sum(axis=1, keepdims=True), np.full(17, 1e9))
     assert masks.tolist() == [2**size - 1 for size in range(1, 18)]
+
+
+def test_values_of_an_additive_game_order_its_coalitions_perfectly_and_flipped_ones_the_wrong_way():
+    value = np.array([[0.5, 0.1], [0.2, -0.3], [0.1, 0.05]])
+    masks = np.arange(8)
+    loss = 5.0 - ((masks[:, None] >> np.arange(3)) & 1) @ value
+    game = Game(("a", "b", "c"), ("a", "x"), masks, loss, np.ones(8, dtype=np.int64), None, 1e6, 1e8)
+    values = TransferMatrix.from_sv(value[::-1], ("c", "b", "a"), ("a", "x"))
+    np.testing.assert_allclose(game.datamodelling_score(values).spearman, 1.0)
+    flipped = TransferMatrix.from_sv(-value, ("a", "b", "c"), ("a", "x"))
+    np.testing.assert_allclose(game.datamodelling_score(flipped).spearman, -1.0)

@@ -74,18 +74,21 @@ def shapley(out: Output, games: list[str], **keywords: Any) -> None:
     "shapleymix transfer example/irds_raw.csv --calibrate",
     "shapleymix shapley example/coalitions.csv -o exact.csv",
     "shapleymix transfer example/irds_raw.csv exact.csv --calibrate",
+    "shapleymix transfer example/irds_raw.csv --game example/coalitions.csv",
 )
 @argument("matrix", "A")
 @argument("reference", "[B]")
 @option("--calibrate", "Scale each column of A to the measured loss drop in its column loss_drop.")
+@option("--game LOG", "Score A by trained coalitions: do added values order what they earned?")
 @output("A, calibrated if asked for (.csv, .parquet, .jsonl or .json)")
-def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool) -> None:
+def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool, game: str | None) -> None:
     """Show the transfer matrix A, or compare it with B by cosine and correlation.
 
     Values that were measured within one run have an arbitrary scale in each column: they are nats only once they are
-    calibrated.
+    calibrated. Normalised values are all above 0 and hide which language does harm, so the values are compared, too.
     """
-    from shapleymix_cli.inputs import read_matrix
+    from shapleymix.game.coalitions import coalition_game
+    from shapleymix_cli.inputs import read_log, read_matrix
 
     first = read_matrix(out, matrix)
     if calibrate:
@@ -93,6 +96,10 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool) -
     elif not first.in_nats:
         out.warn([f"{matrix} is not calibrated: its values are no nats; see --calibrate"])
     out.save(first)
+    if game is not None:
+        score = coalition_game(read_log(out, [game])).datamodelling_score(first)
+        out.emit(score, lambda: section(score.headline(), score.columns()))
+        return
     if reference is None:
         out.emit(first, lambda: _matrix_view(first))
         return

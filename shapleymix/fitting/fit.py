@@ -30,6 +30,7 @@ from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import NATS, Languages, LanguagesSpec, Unit, languages_of, tokens_at_hand, unit_of
+from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_size, parse_level
@@ -397,7 +398,7 @@ class FitAt(Known):
     def form(self, p: FloatArray, samples: int) -> FloatArray:
         noise, size = self.fit.noise, form_error(self.fit.coverage, self.N, self.D)
         if self.fit.repetition is not None and self.with_own.supply is not None:
-            size = np.hypot(size, self.fit.repetition.form(p / self.with_own.supply))
+            size = np.hypot(size, self.fit.repetition.form(epochs_of(p, self.with_own.supply, 1.0)))
         drawn = form_draws(samples, self.fit.seed) if samples > 1 else np.zeros(1)
         heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.fit.seed)
         return (heavy * drawn)[:, None] * size

@@ -342,17 +342,16 @@ def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray)
     Raises
     ------
     UsageError
-        If those given are no positive numbers, or not one a point and source.
+        If a mixture holds a source of which there are none, or those given are not one number a point and source.
     """
-    if given is None:
-        return np.broadcast_to(supply, p.shape)
     try:
-        limits = np.broadcast_to(np.asarray(given, dtype=np.float64), p.shape)
+        limits = np.broadcast_to(np.asarray(supply if given is None else given, dtype=np.float64), p.shape)
     except (TypeError, ValueError, OverflowError) as error:
         hint = f"give an array of {p.shape[0]} x {p.shape[1]} (points x sources), NaN where there is no limit"
         raise UsageError(
             f"unique tokens: {described(given)} is not one number a point and source", hint=hint
         ) from error
-    if (limits <= 0).any():
-        raise UsageError("unique tokens must be above 0", hint="NaN stands for no limit")
+    if (limits < 0).any() or ((limits == 0) & (p > 0)).any():
+        hint = "leave the source out of the mixture; where there is no limit, do not name its tokens"
+        raise UsageError("unique tokens: a mixture holds a source of which there are none", hint=hint)
     return limits

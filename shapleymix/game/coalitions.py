@@ -6,17 +6,20 @@ R rows of the log, K players (its sources), T targets, C coalitions found.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.stats import spearmanr
 
+from shapleymix.display import Columns, Tabular
 from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.files import Json
 from shapleymix.game.exact import members_of, name_coalition, refuse_too_many
 from shapleymix.game.sampled import estimate_shapley
-from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.words import parse_size
 
 if TYPE_CHECKING:
@@ -30,6 +33,26 @@ UNIFORM_STEP = 1e-3  # and those of three decimals are off by one in the last
 SAME_SIZE = 1e-2  # a size that a person typed (1M) means one in the log (999424)
 SHOWN = 20
 _MOST_PLAYERS = 62  # bits of a mask
+
+
+@dataclass(frozen=True)
+class DatamodellingScore(Tabular, Record):
+    """Spearman's rank correlation (T,) over C `coalitions` between added values and measured payoffs (TRAK, 2023)."""
+
+    kind = "datamodelling-score"
+    axes: ClassVar[Mapping[str, str]] = {"targets": "T", "spearman": "T"}
+
+    targets: tuple[str, ...]
+    spearman: FloatArray
+    coalitions: int
+
+    def columns(self) -> Columns:
+        """One row per target."""
+        return {"target": self.targets, "spearman": self.spearman.tolist()}
+
+    def headline(self) -> str:
+        """The mean over targets."""
+        return f"Linear-datamodelling score over {self.coalitions} coalitions: {self.spearman.mean():.3f} in the mean"
 
 
 @dataclass(frozen=True)
@@ -81,6 +104,21 @@ class Game:
     def complete(self) -> bool:
         """Whether all 2**K coalitions are there."""
         return len(self.masks) == 2 ** len(self.players)
+
+    def datamodelling_score(self, matrix: TransferMatrix) -> DatamodellingScore:
+        """How well a matrix's values order the coalitions: do those of its members, added up, say what each earned?
+
+        Raises
+        ------
+        UsageError, DataError
+            If the matrix has no values, or lacks a player or a target.
+        """
+        values = matrix.aligned(self.players, self.targets).sv
+        if values is None:
+            raise UsageError("the matrix has normalised values alone: they have no signs to add up", hint="give its sv")
+        earned = zip((self.members @ values).T, self.payoffs.T, strict=True)
+        ranks = [float(spearmanr(told, trained).statistic) for told, trained in earned]
+        return DatamodellingScore(self.targets, np.array(ranks), len(self.masks))
 
     def missing(self, limit: int | None = None) -> tuple[str, ...]:
         """Names of missing coalitions, the first `limit` of them in the order of bitmasks."""
