@@ -24,11 +24,11 @@ CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes 
     "shapleymix/mixing": 2_409,
     "shapleymix/planning": 440,
     "adapters/shapleymix_io": 1_518,
-    "adapters/shapleymix_irds": 4_517,
+    "adapters/shapleymix_irds": 4_519,
     "adapters/shapleymix_sweep": 730,
     "cli/shapleymix_cli": 1_661,
     "cli/shapleymix_view": 985,
-    "tests": 16_346,
+    "tests": 16_348,
 }
 MOST_MODULES, MOST_SCRIPT = 126, 464
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

@@ -57,6 +57,8 @@ def test_a_run_writes_rows_that_the_core_reads(whole: Path) -> None:
     assert np.allclose(log.loss[0], math.log(256), atol=0.05)
     assert (np.diff(log.loss, axis=0) < 0).all()
     assert log.unique is None
+    assert log.batch_tokens is not None
+    assert log.batch_tokens.tolist() == [step] * 3
 
 
 def test_a_run_writes_a_matrix_that_the_core_reads(whole: Path) -> None:

@@ -96,6 +96,8 @@ def write_rows(
         sources=names,
         targets=names,
         seed=(str(settings.seed),) * len(D),
+        learning_rate=np.full(len(D), settings.peak_lr),
+        batch_tokens=np.full(len(D), float(settings.step_tokens)),
         unique=None if unique is None else np.tile(unique, (len(D), 1)),
     )
     write_runs(log, Path(settings.out) / "runs.csv", force=True)
