@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from shapleymix.errors import UsageError
 from shapleymix.fitting.borrowed_sources import WRONG, like
 from shapleymix.laws import LAWS, Law
 from shapleymix.laws.classical import EffectiveData
+from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import FloatArray
 
 pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
@@ -200,3 +202,14 @@ def test_a_measured_target_keeps_its_losses_and_takes_the_shape_of_the_other(nam
         if symbol.axes == "K" and before and symbol.budget is None:
             assert value[4] == value[2]
     assert not any(there[4] for there in alike.law.idle().values())
+
+
+def test_a_part_that_is_like_a_part_of_another_language_is_its_own_languages_data():
+    log = Path(__file__).parents[1] / "fixtures" / "nested_runs.csv"
+    found = sm.fit(log, "learned-base", bootstrap=0, folds=0)
+    alike = like(found, "fr/new=de/clean").law
+    assert isinstance(alike, LearnedBase)
+    np.testing.assert_array_equal(alike.own[-1], [0, 0, 1])
+    assert alike.u[-1, 2] == alike.u[found.sources.index("de/clean"), 1]
+    foreign = [i for i, name in enumerate(found.sources) if not name.startswith("de/")]
+    assert alike.u[-1, 1] == np.median(alike.u[foreign, 1])

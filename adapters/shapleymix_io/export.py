@@ -462,13 +462,13 @@ def export(
         raise UsageError("batch_tokens divides the phases of a run already begun: this mixture is of a whole one")
     steps = round(read.sum() / parse_size(batch_tokens, "batch_tokens")) if batch_tokens is not None else 0
     if steps and form.staged:
-        first = replace(asked, p=dict(zip(p, (read / read.sum()).tolist(), strict=True)), D=read.sum())
-        first = replace(first, max_epochs=dict.fromkeys(p, math.inf), min_tokens=dict.fromkeys(p, 0.0))
+        ratios, free = dict(zip(p, (read / read.sum()).tolist(), strict=True)), dict.fromkeys(p, math.inf)
+        first = replace(asked, p=ratios, D=read.sum(), max_epochs=free, min_tokens=dict.fromkeys(p, 0.0))
         other = replace(asked, seed=seed + 1)  # by the same seed a corpus would give the same samples again
         blend = replace(blend, asked=other, before=blend_of(first, form.draws, corpora), steps=steps)
     elif read.any():
         blend.notes.append("the file holds what is still to be read, for a run that goes on from its checkpoint")
-    streams = [stream for part in blend.parts.values() for stream in part]
+    streams = [stream for _, stage in blend.stages for part in stage.parts.values() for stream in part]
     faults = [Fault(told, Location(corpora.origin), one.name) for one in streams if (told := form.problem(one))]
     if faults:
         raise DataError.of(faults, corpora.origin)

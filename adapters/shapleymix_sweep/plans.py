@@ -273,6 +273,8 @@ def grid(
     unique = {name: factor * cut * pool for name, pool in zip(mixtures.sources, pools, strict=True) if pool > 0}
     if min(factor, cut) < 1 and not unique:
         raise UsageError("there are no pools to cut", hint="say how many unique tokens there are (available)")
+    if not (sizes and tokens and seeds and len(mixtures)):
+        raise UsageError("there is nothing to train", hint="give at least one mixture, N, D and seed")
     recipes = _recipes(len(sizes), learning_rate, batch_tokens)
     if command == DEFAULT:
         command += (POOLS if unique else "") + (RATE if learning_rate is not None else "")
@@ -283,8 +285,6 @@ def grid(
             zip(sizes, recipes, strict=True), tokens, seeds, range(len(mixtures))
         )
     ]
-    if not runs:
-        raise UsageError("there is nothing to train", hint="give at least one mixture, N, D and seed")
     kept: dict[tuple[str, ...], PlannedRun] = {}
     for run in runs:
         if (other := kept.setdefault(run.command, run)).id != run.id:

@@ -132,12 +132,8 @@ def _ratios(found: sm.Mixture) -> Table:
         members = np.isin(found.sources, names)
         if not 1 < members.sum() < len(members):
             continue
-        sums = {
-            "source": f"{parent}, in all",
-            "ratio": found.p[members].sum(),
-            "ratio of bytes": found.p_bytes[members].sum(),
-            "tokens": found.D * found.p[members].sum(),
-        }
+        added = {"ratio", "ratio of bytes", "tokens", "read", "rest"} & set(columns)
+        sums = {name: np.array(columns[name])[members].sum() for name in added} | {"source": f"{parent}, in all"}
         rows = {name: [*values, sums.get(name)] for name, values in rows.items()}
     return Table(rows)
 

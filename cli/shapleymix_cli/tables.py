@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import shapleymix as sm
+from shapleymix.errors import UsageError
 from shapleymix.files import atomic_write
 from shapleymix_cli.console import Heading, Output, Part, Whole, section, size
 from shapleymix_cli.making import argument, command, option, output
@@ -96,6 +97,8 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool, g
     elif not first.in_nats:
         out.warn([f"{matrix} is not calibrated: its values are no nats; see --calibrate"])
     out.save(first)
+    if game is not None and reference is not None:
+        raise UsageError("B and --game are two comparisons", hint="ask for one at a time")
     if game is not None:
         score = coalition_game(read_log(out, [game])).datamodelling_score(first)
         out.emit(score, lambda: section(score.headline(), score.columns()))

@@ -11,7 +11,7 @@ import numpy as np
 
 from shapleymix import Comparison, Design, Downstream, Fit, Frontier, LearningCurve, Mixture, TransferMatrix
 from shapleymix.errors import ShapleyMixWarning, UsageError, described
-from shapleymix.fitting.evidence import Logs, one_log
+from shapleymix.fitting.evidence import Logs, one_log, own_tokens
 from shapleymix.records import FloatArray
 from shapleymix.tables.words import format_size
 from shapleymix_view.canvas import ACCENT, COLOURS, FAINT, INK, MARKS, Picture, bars, panels, picture, readable_on
@@ -53,8 +53,7 @@ def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
     count, sizes = min(len(fit.targets), MOST_PANELS), np.unique(rows.N)
     there = ~np.isnan(rows.loss) & ~np.isnan(said.losses)
 
-    own = np.array([fit.sources.index(name) if name in fit.sources else -1 for name in fit.targets])
-    without = (own >= 0) & (rows.p[:, np.maximum(own, 0)] == 0)
+    without = own_tokens(rows) == 0
 
     def draw(figure: Figure) -> None:
         for j, axes in enumerate(panels(figure, count)):
@@ -170,7 +169,7 @@ def plot_transfer(matrix: TransferMatrix, other: TransferMatrix | None = None) -
     shown = [matrix] if other is None else [matrix, other.aligned(matrix.sources, matrix.targets)]
     raw = all(one.sv is not None for one in shown)
     values = [np.asarray(one.sv if raw else one.nsv) for one in shown]
-    off = [np.where(_diagonal(matrix), np.nan, one) for one in values]
+    off = [np.where(matrix.off_diagonal, one, np.nan) for one in values]
     top = max(float(np.nanmax(np.abs(one))) for one in off) if len(matrix.sources) > 1 else 1.0
 
     def draw(figure: Figure) -> None:
@@ -193,7 +192,7 @@ def plot_agreement(one: TransferMatrix, other: TransferMatrix) -> Picture:
     other = other.aligned(one.sources, one.targets)
     if len(one.sources) * len(one.targets) < 3:
         raise UsageError("two matrices of fewer than three values agree in nothing", hint="give larger ones")
-    own, x, y = _diagonal(one), one.nsv, other.nsv
+    own, x, y = ~one.off_diagonal, one.nsv, other.nsv
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -209,10 +208,6 @@ def plot_agreement(one: TransferMatrix, other: TransferMatrix) -> Picture:
     ]
     caption = f"Two transfer matrices: {told[0]}; off the diagonal {told[1]}."
     return picture("agreement", 4.2, draw, caption, {"first": x.ravel().tolist(), "second": y.ravel().tolist()})
-
-
-def _diagonal(matrix: TransferMatrix) -> np.ndarray:
-    return np.array([[source == target for target in matrix.targets] for source in matrix.sources])
 
 
 def _cosine(a: FloatArray, b: FloatArray) -> float:

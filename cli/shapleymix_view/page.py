@@ -24,6 +24,7 @@ from shapleymix.files import Json, atomic_write
 from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.fitting.prediction import Prediction
 from shapleymix.records import FloatArray
+from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.words import format_size
 from shapleymix_view.markup import Child, Markup, bar, embedded, folded, node, percent, scatter, section, table
@@ -204,7 +205,7 @@ def _ratios(best: Mixture, rows: Sequence[tuple[str, list[int]]]) -> dict[str, S
     }
     if np.isfinite(best.available).any():
         available = np.array([best.available[one].sum() for one in places])
-        columns |= {"available": available.tolist(), "epochs": (np.array(p) * best.D / available).tolist()}
+        columns |= {"available": available.tolist(), "epochs": epochs_of(np.array(p), available, best.D).tolist()}
     if best.read.any():
         columns |= {name: [getattr(best, name)[one].sum() for one in places] for name in ("read", "rest")}
     return columns
@@ -293,8 +294,8 @@ def _heat(matrix: TransferMatrix) -> Markup:
     """A matrix as a table, coloured by the sign and size of its values."""
     raw = matrix.sv is not None
     values = np.asarray(matrix.sv if raw else matrix.nsv)
-    own = np.array([[source == target for target in matrix.targets] for source in matrix.sources])
-    top = float(np.nanmax(np.abs(np.where(own, 0.0, values)), initial=0.0)) or float(np.nanmax(np.abs(values)))
+    off, size = matrix.off_diagonal, np.abs(values)
+    top = float(np.nanmax(np.where(off, size, 0.0), initial=0.0)) or float(np.nanmax(size))
     colours = {name: [_shade(one, top) for one in values[:, j].tolist()] for j, name in enumerate(matrix.targets)}
     columns = {"source": matrix.sources, **{name: values[:, j].tolist() for j, name in enumerate(matrix.targets)}}
     unit = "nats of loss drop" if raw else "normalised"

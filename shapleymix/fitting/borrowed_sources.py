@@ -21,13 +21,15 @@ from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
+from shapleymix.tables.languages import own_data
 from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 
 WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
 WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random
 
 LikeSpec = Mapping[str, str] | Sequence[str] | str
-"""`"cs=pl,sk=pl"`, `"en/new"` for a part like the other parts of `en`, several such texts, or a mapping."""
+"""`"cs=pl,sk=pl"`, `"en/new"` for a part like a sibling, several such texts, or a mapping."""
+_HINT = "write it like cs=pl: the new source, and the one that it is like"
 
 
 def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
@@ -52,7 +54,7 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     if not isinstance(sources, Mapping):
         listed = ",".join([sources] if isinstance(sources, str) else sources).split(",")
         sources = [name if "=" in name else f"{name}={_sibling(fit, name)}" for name in listed]
-    pairs = parse_pairs(sources, as_word, "like", "write it like cs=pl: the new source, and the one that it is like")
+    pairs = parse_pairs(sources, as_word, "like", _HINT)
     law = type(fit.law)
     if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
         hint = "fit a law that has them, such as 'learned-base'"
@@ -70,8 +72,7 @@ def _sibling(fit: Fit, new: str) -> str:
     runs = dict(zip(fit.sources, fit.coverage.mixtures.sum(axis=0).tolist(), strict=True))
     siblings = [name for name in fit.sources if slash and name != new and name.rpartition("/")[0] == parent]
     if not siblings:
-        hint = "write it like cs=pl: the new source, and the one that it is like"
-        raise UsageError(f"like: no run holds a sibling of {new!r}", hint=hint)
+        raise UsageError(f"like: no run holds a sibling of {new!r}", hint=_HINT)
     return max(siblings, key=lambda name: runs[name])
 
 
@@ -85,8 +86,8 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         row=sources.index(new),
         known=fit.sources.index(known),
         others=tuple(fit.sources.index(name) for name in seen if name != known),
-        own=tuple(fit.targets.index(name) if name in fit.targets else -1 for name in fit.sources),
-        mine=fit.targets.index(new) if new in fit.targets else -1,
+        own=_own_targets(fit.sources, fit.targets),
+        mine=_own_targets((new,), fit.targets)[0],
         targets=len(fit.targets),
         fresh=fresh,
         idle=_idle_at(fit, new),
@@ -108,6 +109,12 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
     return replace(
         fit, law=law, replicates=replicates, sources=sources, coverage=coverage, repetition=repetition, absent=absent
     )
+
+
+def _own_targets(sources: Sequence[str], targets: Sequence[str]) -> tuple[int, ...]:
+    """The target whose own data each source is, or -1."""
+    own = own_data(sources, targets)
+    return tuple(np.where(own.any(axis=1), own.argmax(axis=1), -1).tolist())
 
 
 def _idle_at(fit: Fit, target: str) -> frozenset[str]:
@@ -138,9 +145,9 @@ class _Place:
     others : tuple of int
         Rows of all others that runs hold.
     own : tuple of int
-        For each source its own target, or -1.
+        For each source the target whose own data it is, or -1.
     mine, targets : int
-        The new source's own target, or -1; and how many there are.
+        The same of the new source; and how many targets there are.
     fresh : bool
         Whether the row is yet to be made.
     idle : set of str
@@ -195,11 +202,11 @@ class _Place:
             if own >= 0 and self.mine >= 0:  # but for whether its data are the target's own, which runs say
                 row[..., self.mine] = value[..., self.known, own]
             return row
-        if own < 0:
+        if own in (-1, self.mine):
             return row
         if self.mine >= 0:  # of what is given, too: whether the data are the target's own
             row[..., self.mine] = row[..., own]
-        row[..., own] = self._middle(value[..., own])
+        row[..., own] = self._middle(value[..., own], own)
         return row
 
     def other(self, value: FloatArray, taken: IntArray) -> FloatArray:
@@ -207,12 +214,13 @@ class _Place:
         place = np.arange(len(taken))
         row, own = np.array(value[place, taken]), np.array(self.own)[taken]
         has = np.flatnonzero(own >= 0)
-        row[has, own[has]] = self._middle(value[has, :, own[has]])
+        row[has, own[has]] = [self._middle(value[b, :, own[b]], own[b]) for b in has.tolist()]
         return row
 
-    def _middle(self, column: FloatArray) -> FloatArray:
-        """The middle of what the other sources have, (...), of a column (..., M)."""
-        return np.median(column[..., list(self.others)], axis=-1) if self.others else column[..., self.known]
+    def _middle(self, column: FloatArray, target: int) -> FloatArray:
+        """The middle of what other sources, none of them a target's own data, have of its column (..., M), (...)."""
+        foreign = [place for place in self.others if self.own[place] != target]
+        return np.median(column[..., foreign], axis=-1) if foreign else column[..., self.known]
 
 
 def _spread(replicates: Law, place: _Place, rng: np.random.Generator) -> Law:

@@ -294,9 +294,9 @@ def chosen(evidence: Evidence, rows: BoolArray) -> Evidence:
 
 
 def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
-    """For each target the index of the source of its name, or -1."""
-    place = {name: index for index, name in enumerate(sources)}
-    return np.array([place.get(name, -1) for name in targets], dtype=np.int64)
+    """For each target the index of the source that alone is its own data, or -1."""
+    own = own_data(sources, targets)
+    return np.where(own.sum(axis=0) == 1, own.argmax(axis=0) if len(sources) else -1, -1)
 
 
 def harmed_by(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
@@ -315,11 +315,9 @@ def harms(law: Law | type[Law]) -> bool:
 
 
 def own_tokens(log: RunLog) -> FloatArray:
-    """Tokens of each target's own language in each run, (R, K); infinite for a target that is no source."""
-    own = own_source(log.sources, log.targets)
-    if not len(log.sources):
-        return np.full(log.loss.shape, np.inf)
-    return np.where(own >= 0, log.p[:, np.maximum(own, 0)] * log.D[:, None], np.inf)
+    """Tokens of each target's own data in each run, (R, K); infinite for a target that has none among the sources."""
+    own = own_data(log.sources, log.targets)
+    return np.where(own.any(axis=0), log.p @ own * log.D[:, None], np.inf)
 
 
 def _check_targets(log: RunLog, weight: FloatArray) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import Columns, Tabular, short
-from shapleymix.errors import caution
+from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, Place, TargetStatus
@@ -460,6 +460,10 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
     """
     fit = Fit.taken(fit)
     rows = one_log(log).aligned(fit.sources, fit.targets)
+    name = fit.provenance.get("tokenizer")
+    if name is not None and rows.tokenizer is not None and rows.tokenizer[0] != name:
+        message = f"the tokenizer is {rows.tokenizer[0]!r}, that of the fit {name!r}"
+        raise DataError(message, location=Location(rows.origin), hint="losses per token cannot be compared")
     early = ~finished(rows) & (fit.provenance.get("checkpoints") == FINAL)
     rows = rows.select(rows.trained & ~early)
     predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique, strict=strict)

@@ -66,14 +66,15 @@ class Curvature:
         return _by(self.matrix, x) + self.own * x
 
     def solve(self, right: FloatArray, held: BoolArray) -> FloatArray:
-        """The x (Q, P) that is 0 where `held`, and elsewhere gives `right` (Q, P)."""
+        """The x (Q, P) that is 0 where `held`, and elsewhere gives `right` (Q, P); NaN where the system is singular."""
         own = np.where(held, HELD, self.own)
         if self.matrix is None:
             found = _solved_by_rows(self.rows, own, right)
         else:
             matrix = self.matrix.copy()
             np.einsum("qpp->qp", matrix)[:] += own
-            found = np.array([POSV(one.T, side, overwrite_a=True)[1] for one, side in zip(matrix, right, strict=True)])
+            solved = [POSV(one.T, side, overwrite_a=True)[1:] for one, side in zip(matrix, right, strict=True)]
+            found = np.array([x if info == 0 else np.full_like(x, np.nan) for x, info in solved])
         return np.where(held, 0.0, found)
 
     def __getitem__(self, which: BoolArray | IntArray) -> Curvature:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from shapleymix.fitting.evidence import SAME, levels_of, own_source
+from shapleymix.fitting.evidence import SAME, levels_of
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
+from shapleymix.tables.languages import own_data
 from shapleymix.tables.runs import RECIPE, RunLog
 from shapleymix.tables.words import format_size
 
@@ -78,8 +79,8 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[
         else:
             found += _followed(log.N, values, what)
     if log.late is not None:
-        own = own_source(log.sources, log.targets)
-        late = np.where(own >= 0, (log.late - log.p)[:, np.maximum(own, 0)], np.nan)
+        own = own_data(log.sources, log.targets)
+        late = np.where(own.any(axis=0), (log.late - log.p) @ own, np.nan)
         share, chance, spread = explained(late, residual, sizes, seed)
         told = "runs read their languages in phases: the fit takes the sum"
         if chance <= TOLD and spread > SAME:

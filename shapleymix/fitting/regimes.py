@@ -319,9 +319,9 @@ def _absent(parts: Parted, with_own: Fitted, law: type[Law], progress: Progress 
 
 
 def _separable(study: Study) -> BoolArray:
-    """Losses (R, K) of runs without the target's own language, of targets that enough other mixtures hold."""
+    """Losses (R, K) of runs without the target's one own source, of targets that enough other mixtures hold."""
     counts, log = study.evidence.weight > 0, study.log
-    lacking = own_tokens(log) == 0
+    lacking = (own_tokens(log) == 0) & (own_source(log.sources, log.targets) >= 0)
     enough = [len(np.unique(log.groups[rows])) >= ENOUGH for rows in (counts & ~lacking).T]
     return counts & lacking & np.array(enough)
 

@@ -351,7 +351,7 @@ def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray)
         raise UsageError(
             f"unique tokens: {described(given)} is not one number a point and source", hint=hint
         ) from error
-    if (limits < 0).any() or ((limits == 0) & (p > 0)).any():
+    if ((limits <= 0) & (p > 0)).any():
         hint = "leave the source out of the mixture; where there is no limit, do not name its tokens"
-        raise UsageError("unique tokens: a mixture holds a source of which there are none", hint=hint)
+        raise UsageError("unique tokens: a mixture holds a source that has 0 of them, or fewer", hint=hint)
     return limits

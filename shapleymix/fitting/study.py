@@ -321,6 +321,7 @@ class Study:
             "shapleymix": version("shapleymix"),
             "log": self.log.origin,
             "log_sha256": self.log.digest,
+            "tokenizer": None if self.log.tokenizer is None else self.log.tokenizer[0],
             "transfer": None if transfer is None else dict(transfer.provenance),
             "law": law.name,
             "seed": self.seed,

@@ -19,7 +19,7 @@ from shapleymix.laws.pieces import Pieces, product
 from shapleymix.mixing.constraints import Cones
 from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import Languages, read_languages
+from shapleymix.tables.languages import Languages, own_data, read_languages
 from shapleymix.tables.words import amounts, parse_number, parse_positive
 
 UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
@@ -99,10 +99,11 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
 
 
 def _normalized(fit: Any, surface: Surface, measured: FloatArray) -> Weights:
-    """Inverse monolingual losses: measured (K,) where given, else predicted at the mixture of that language alone."""
-    sources, targets = surface.sources, surface.targets
-    alone = as_surface(fit, surface.N, surface.D).read_in(surface.unit).mean(np.eye(len(sources)))
-    predicted = np.array([alone[sources.index(one), j] if one in sources else np.nan for j, one in enumerate(targets)])
+    """Inverse monolingual losses: measured (K,), nats, where given, else predicted at an even mixture of own data."""
+    targets, own = surface.targets, own_data(surface.sources, surface.targets)
+    alone = np.where(own.any(axis=0), own, 1.0) / np.maximum(own.sum(axis=0), 1)
+    predicted = np.diag(as_surface(fit, surface.N, surface.D).mean(alone.T))
+    predicted = np.where(own.any(axis=0), predicted, np.nan)
     losses, known = np.where(np.isnan(measured), predicted, measured), ~np.isnan(measured)
     faults = [
         Fault(f"target {target!r} has no monolingual loss", hint="give its measured one, or use other weights")
@@ -113,7 +114,7 @@ def _normalized(fit: Any, surface: Surface, measured: FloatArray) -> Weights:
         raise UsageError.of(faults, "the normalized weights")
     origin = "measured" if known.all() else "measured where given, else predicted" if known.any() else "predicted"
     told = f"normalized: inverse monolingual loss, {origin}"
-    return Weights(1 / losses, told, unit="times the monolingual loss")
+    return Weights(1 / (losses * surface.unit.per_nat), told, unit="times the monolingual loss")
 
 
 def _column(languages: Languages, targets: tuple[str, ...]) -> FloatArray:

@@ -274,7 +274,7 @@ def problem(
         models), numbers by target (`"en=1,de=2"`; the others get 0), or a languages table. By default the weights of
         `languages` if it has any, else unweighted.
     monolingual : mapping or str, optional
-        Measured losses of monolingual models, for normalized weights; predicted where not given.
+        Measured losses of monolingual models in nats, for normalized weights; predicted where not given.
     objective : str
         `"mean"`, or `"worst"`: the largest weighted loss is minimised.
     caps : Ratios, optional

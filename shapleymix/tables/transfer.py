@@ -17,6 +17,7 @@ from shapleymix.display import Column, Columns, Tabular
 from shapleymix.errors import DataError, Location, UsageError, printable
 from shapleymix.files import Json, read_json, write_json
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.tables.languages import own_data
 from shapleymix.tables.sheets import Sheet, Table, read_sheet, write_table
 from shapleymix.tables.words import align, check_label, repeated
 
@@ -98,8 +99,8 @@ class TransferMatrix(Tabular, Record):
 
     @property
     def off_diagonal(self) -> BoolArray:
-        """(M, K) entries whose source is not their target."""
-        return np.array([[source != target for target in self.targets] for source in self.sources], dtype=bool)
+        """(M, K) entries whose source is no own data of their target."""
+        return ~own_data(self.sources, self.targets)
 
     def aligned(self, sources: Sequence[str], targets: Sequence[str]) -> TransferMatrix:
         """The rows and columns in the given order.
