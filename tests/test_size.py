@@ -17,18 +17,18 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes and olmix took some 430 of them
     "shapleymix/[edfrs]*.py": 775,
-    "shapleymix/tables": 1_345,
+    "shapleymix/tables": 1_353,
     "shapleymix/game": 432,
     "shapleymix/laws": 1_336,
-    "shapleymix/fitting": 3_575,
-    "shapleymix/mixing": 2_410,
+    "shapleymix/fitting": 3_578,
+    "shapleymix/mixing": 2_426,
     "shapleymix/planning": 440,
     "adapters/shapleymix_io": 1_518,
     "adapters/shapleymix_irds": 4_519,
     "adapters/shapleymix_sweep": 730,
-    "cli/shapleymix_cli": 1_660,
+    "cli/shapleymix_cli": 1_663,
     "cli/shapleymix_view": 983,
-    "tests": 16_359,
+    "tests": 16_357,
 }
 MOST_MODULES, MOST_SCRIPT = 126, 464
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

@@ -166,7 +166,7 @@ def export(
 def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any, keywords: dict[str, Any]) -> Any:
     """A saved mixture, or ratios by language, and the unique tokens that are known."""
     from shapleymix.tables.languages import tokens_at_hand
-    from shapleymix.tables.mixtures import mixture_of
+    from shapleymix.tables.mixtures import is_name, mixture_of
     from shapleymix.tables.words import parse_budget
 
     saved = _saved(out, text, point) if text == "-" or Path(text).is_file() else None
@@ -175,6 +175,9 @@ def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any
         names = tuple(getattr(saved, "mixture", saved))
     elif "=" in text:
         names = tuple(part.rpartition("=")[0].strip() for part in text.split(","))
+    if not names and is_name(text, names):
+        hint = "give --paths or --languages, or ratios such as en=0.5,de=50%"
+        raise UsageError(f"nothing says of which languages {text!r} is a mixture", hint=hint)
     held = tokens_at_hand(names, table, keywords.get("available"))
     known = {name: value for name, value in zip(names, held.tolist(), strict=True) if not math.isnan(value)}
     if saved is not None:

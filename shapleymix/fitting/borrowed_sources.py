@@ -29,6 +29,7 @@ WRONG = 0.25  # share of the replicates in which the source is like another one,
 
 LikeSpec = Mapping[str, str] | Sequence[str] | str
 """`"cs=pl,sk=pl"`, `"en/new"` for a part like a sibling, several such texts, or a mapping."""
+SIBLINGS = "its siblings"
 _HINT = "write it like cs=pl: the new source, and the one that it is like"
 
 
@@ -41,7 +42,7 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
         The fit.
     sources : LikeSpec
         New source and the one that it is like: `"cs=pl,sk=pl"`, or a mapping. A part of a language that is named alone,
-        `"en/new"`, is like the one of its siblings that most runs hold.
+        `"en/new"`, is like the mean of its siblings that runs hold.
     seed : int
         Seed of the replicates' draws.
 
@@ -53,7 +54,7 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     fit = Fit.taken(fit)
     if not isinstance(sources, Mapping):
         listed = ",".join([sources] if isinstance(sources, str) else sources).split(",")
-        sources = [name if "=" in name else f"{name}={_sibling(fit, name)}" for name in listed]
+        sources = [name if "=" in name or "/" not in name else f"{name}={SIBLINGS}" for name in listed]
     pairs = parse_pairs(sources, as_word, "like", _HINT)
     law = type(fit.law)
     if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
@@ -66,26 +67,16 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     return fit
 
 
-def _sibling(fit: Fit, new: str) -> str:
-    """Of the parts of the same language, the one that most runs hold."""
-    parent, slash, _ = new.strip().rpartition("/")
-    runs = dict(zip(fit.sources, fit.coverage.mixtures.sum(axis=0).tolist(), strict=True))
-    siblings = [name for name in fit.sources if slash and name != new and name.rpartition("/")[0] == parent]
-    if not siblings:
-        raise UsageError(f"like: no run holds a sibling of {new!r}", hint=_HINT)
-    return max(siblings, key=lambda name: runs[name])
-
-
 def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
     """The fit with one more source, or with one that no run held."""
-    _require_pair(fit, new, known)
+    models = _models(fit, new, known)
     fresh = new not in fit.sources
     sources = (*fit.sources, new) if fresh else fit.sources
     seen = [name for name in fit.sources if name not in fit.unseen and name not in fit.coverage.alike]
     place = _Place(
         row=sources.index(new),
-        known=fit.sources.index(known),
-        others=tuple(fit.sources.index(name) for name in seen if name != known),
+        known=tuple(map(fit.sources.index, models)),
+        others=tuple(fit.sources.index(name) for name in seen if name not in models),
         own=_own_targets(fit.sources, fit.targets),
         mine=_own_targets((new,), fit.targets)[0],
         targets=len(fit.targets),
@@ -140,8 +131,8 @@ class _Place:
 
     Attributes
     ----------
-    row, known : int
-        Row of the new source, and of the one that it is like.
+    row, known : int and tuple of int
+        Row of the new source, and of those that it is like the mean of.
     others : tuple of int
         Rows of all others that runs hold.
     own : tuple of int
@@ -155,7 +146,7 @@ class _Place:
     """
 
     row: int
-    known: int
+    known: tuple[int, ...]
     others: tuple[int, ...]
     own: tuple[int, ...]
     mine: int
@@ -183,7 +174,7 @@ class _Place:
 
         Not what a symbol does by N or D: losses without the new source were measured, and no likeness moves them.
         """
-        own = self.own[self.known]
+        own = self.own[self.known[0]]
         if symbol.name not in self.idle or symbol.budget is not None or own < 0:
             return value
         value = value.copy()
@@ -194,13 +185,13 @@ class _Place:
         """The row (..., K) of a source like the known one."""
         if symbol.axes == "K":
             return value
-        row, own = np.array(value[..., self.known, :]), self.own[self.known]
+        row, own = self._mean(value), self.own[self.known[0]]
         if "families" in law.needs:  # of the same family, which is all that such a law asks
             return row
         if not self.fresh and not symbol.fitted and "transfer" not in law.needs:  # its label says that, and is known
             row = np.array(value[..., self.row, :])
             if own >= 0 and self.mine >= 0:  # but for whether its data are the target's own, which runs say
-                row[..., self.mine] = value[..., self.known, own]
+                row[..., self.mine] = self._mean(value)[..., own]
             return row
         if own in (-1, self.mine):
             return row
@@ -220,7 +211,11 @@ class _Place:
     def _middle(self, column: FloatArray, target: int) -> FloatArray:
         """The middle of what other sources, none of them a target's own data, have of its column (..., M), (...)."""
         foreign = [place for place in self.others if self.own[place] != target]
-        return np.median(column[..., foreign], axis=-1) if foreign else column[..., self.known]
+        return np.median(column[..., foreign], axis=-1) if foreign else column[..., self.known].mean(axis=-1)
+
+    def _mean(self, value: FloatArray) -> FloatArray:
+        """The row (..., K) of the known sources in the mean."""
+        return value[..., self.known, :].mean(axis=-2)
 
 
 def _spread(replicates: Law, place: _Place, rng: np.random.Generator) -> Law:
@@ -254,13 +249,17 @@ def _moved(symbol: Parameter, row: FloatArray, away: FloatArray, value: FloatArr
     return np.where(row > 0, np.clip(moved, min(symbol.low, row.min(initial=np.inf)), top), 0.0)
 
 
-def _require_pair(fit: Fit, new: str, known: str) -> None:
-    """Refuse what is no new source, or nothing to be like."""
-    missing = fit.unseen
-    if known not in fit.sources:
+def _models(fit: Fit, new: str, known: str) -> tuple[str, ...]:
+    """The sources that a new one is like: the named one, or its siblings; refuses what can be like none."""
+    missing, parent = fit.unseen, new.rpartition("/")[0]
+    siblings = tuple(name for name in fit.sources if name.rpartition("/")[0] == parent and name not in (new, *missing))
+    if known == SIBLINGS and not siblings:
+        raise UsageError(f"like: no run holds a sibling of {new!r}", hint=_HINT)
+    if known != SIBLINGS and known not in fit.sources:
         raise UsageError(f"like: {known!r} is not one of the sources", hint=did_you_mean(known, fit.sources))
     if known in missing or known in fit.coverage.alike:
         raise UsageError(f"like: no run holds {known!r} itself", hint="name a source that runs hold")
     if new in fit.coverage.alike or (new in fit.sources and new not in missing):
         hint = "only a source without runs can be taken to be like another, once"
         raise UsageError(f"like: the effect of {new!r} is known", hint=hint)
+    return siblings if known == SIBLINGS else (known,)

@@ -103,6 +103,9 @@ def _followed(N: FloatArray, values: FloatArray, what: str) -> list[str]:
     ]
 
 
+ENDS = ((np.min, np.inf), (np.max, -np.inf))
+
+
 def explained(cause: FloatArray, residual: FloatArray, sizes: IntArray, seed: int) -> tuple[float, float, float]:
     """The share of the residuals (R, K) that a cause (R, K) explains within runs of one size, how likely that is by
     chance, and how far the cause spreads there; NaN in either leaves a loss out."""
@@ -113,7 +116,9 @@ def explained(cause: FloatArray, residual: FloatArray, sizes: IntArray, seed: in
     orders = [np.lexsort([rng.random(len(x)), sizes]) for _ in range(SHUFFLES)]
     by_chance = np.array([abs(float((x[order] * y[ranked]).sum())) for order in orders])
     chance = float((1 + (by_chance >= abs(product)).sum()) / (1 + SHUFFLES))
-    return product**2 / max(float((x**2).sum() * (y**2).sum()), 1e-300), chance, float(np.ptp(x)) if x.size else 0.0
+    ends = [[side(np.where(known, cause, far)[sizes == one], axis=0) for side, far in ENDS] for one in np.unique(sizes)]
+    spread = max((float(np.max(high - low, initial=0.0)) for low, high in ends), default=0.0)
+    return product**2 / max(float((x**2).sum() * (y**2).sum()), 1e-300), chance, spread
 
 
 def _within(values: FloatArray, known: BoolArray, sizes: IntArray) -> FloatArray:

@@ -341,15 +341,19 @@ class Mixture(Answer):
 
     @property
     def verdict(self) -> str:
-        """Over which rivals the gain is within its error bar, and which of all compared mixtures does better there."""
-        unsure = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
-        if not unsure:
-            return ""
-        text = (
-            f"The predicted gain of this mixture over {listed([one.name for one in unsure])} is within its error bar."
-        )
-        better = [f"{listed(one.better)} over {one.name}" for one in unsure if one.better]
-        return f"{text} The gain of {listed(better)} is not." if better else text
+        """Over which rivals the gain is within its error bar, who does better there, and who beats this mixture."""
+        others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
+        unsure, beaten_by = [one for one in others if one.gain_high > 0], [one for one in others if one.gain_high <= 0]
+        better, told = [f"{listed(one.better)} over {one.name}" for one in unsure if one.better], []
+        if unsure:
+            named = listed([one.name for one in unsure])
+            told.append(f"The predicted gain of this mixture over {named} is within its error bar.")
+        if better:
+            told.append(f"The gain of {listed(better)} is not.")
+        if beaten_by:
+            named = listed([one.name for one in beaten_by])
+            told.append(f"Without the bounds or the pull a mixture such as {named} is better, beyond its error bar.")
+        return " ".join(told)
 
     @property
     def gap(self) -> float:

@@ -282,7 +282,8 @@ def polytope_of(
     if not keep_within:
         return bounds
     whole = mixture_of(kept, names, tokens, D)
-    for parent in [keep_within] if isinstance(keep_within, str) else keep_within:
+    listed = [keep_within] if isinstance(keep_within, str) else keep_within
+    for parent in [name.strip() for text in listed for name in text.split(",")]:
         bounds = _kept_inside(
             bounds, parent, np.isin(names, members_of([parent], names, families, "keep_within")), whole
         )

@@ -124,8 +124,12 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
     w = np.stack([_side_weights(side, surface.targets, one.weights) for side in names])
     shares, proofs, lost = _spread(one, w, points)
     entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
-    told = surface.warnings(np.stack([entry.p for entry in entries]))
+    told = surface.warnings(
+        np.stack([entry.p for entry in entries]), tuple(str(number) for number in range(1, len(entries) + 1))
+    )
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
+    if one.within.supply.read.any():
+        few = (*few, "ratios are of the whole run; export writes what is still to be read")
     return Frontier(
         **common_fields(one, told, (*one.notices, *few, *lost)),
         between=between,

@@ -21,6 +21,8 @@ FEASIBLE = 1e-9
 LEAST_NONZERO = 2 * TRACE
 """A ratio that no rounding takes for none, as one of `TRACE` would be."""
 ROUNDING = 1e-13
+RIGID = 1e4
+"""What a repair pays to change a kept ratio, in place of 1."""
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 FIXED, TOKENS, GIVEN, UNSEEN, REGIME, READ, KEPT = "fixed", "tokens", "given", "unseen", "regime", "read", "kept"
 """Where a bound comes from."""
@@ -143,6 +145,11 @@ class Polytope:
         )
         origins = zip(((lower > self.lower) & ~typed).tolist(), self.floor_origin, strict=True)
         return replace(self, lower=lower, floor_origin=tuple(why if more else old for more, old in origins))
+
+    @property
+    def rigid(self) -> BoolArray:
+        """(G,) rows that tie ratios to each other, as kept ones are: no bounds that could give way."""
+        return (self.row_low == 0) & (self.row_high == 0)
 
     def violation(self, p: FloatArray) -> float:
         """By how much p (M,) breaks the worst of its bounds, in units of ratio (of nats for a KL ball)."""
@@ -323,7 +330,8 @@ class Polytope:
         # Columns: p, then by how much each lower and each upper bound gives way.
         A, b = np.block([[-bounds, -eye, none], [bounds, none, -eye]]), np.concatenate([-low, high])
         told = np.isfinite(b)
-        cost = np.concatenate([np.zeros(M), np.ones(2 * len(bounds))])
+        rigid = np.append(np.zeros(M, dtype=bool), self.rigid)
+        cost = np.concatenate([np.zeros(M), *2 * [np.where(rigid, RIGID, 1.0)]])
         total = np.concatenate([np.ones(M), np.zeros(2 * len(bounds))])[None]
         found = linprog(cost, A_ub=A[told], b_ub=b[told], A_eq=total, b_eq=[1.0], bounds=(0, None), method="highs")
         names = (*self.sources, *(f"the group {name}" for name in self.row_names))

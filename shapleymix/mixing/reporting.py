@@ -144,8 +144,8 @@ def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     for side, field, slopes, names, origins in (
         ("cap", "upper", caps, bounds.sources, bounds.cap_origin),
         ("floor", "lower", floors, bounds.sources, bounds.floor_origin),
-        ("cap", "row_high", -proof.rows, bounds.row_names, given),
-        ("floor", "row_low", proof.rows, bounds.row_names, given),
+        ("cap", "row_high", np.where(bounds.rigid, 0.0, -proof.rows), bounds.row_names, given),
+        ("floor", "row_low", np.where(bounds.rigid, 0.0, proof.rows), bounds.row_names, given),
     ):
         for i in np.flatnonzero(slopes > least).tolist():
             bound, unit = float(getattr(bounds, field)[i]), "tokens" if origins[i] == TOKENS else "ratio"
@@ -257,6 +257,8 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], li
     if held.any():
         names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
         found.append(f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough.")
+    if shut := [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == "anchor"]:
+        found.append(f"The anchor has none of {listed(shut)}: a pull towards it shuts them out.")
     epochs = epochs_of(p, one.surface.available, one.surface.D)
     low, high = spread * epochs / np.maximum(p, 1e-300)
     often = [

@@ -91,6 +91,8 @@ def _summed(sheet: Sheet) -> Sheet:
     if not phases:
         return sheet
     labels = list(dict.fromkeys(found[2] for found in named.values()))
+    sheet.need([f"D{n}" for n in range(1, 10) if any(f"p{n}_{label}" in sheet.columns for label in labels)])
+    sheet.raise_faults()
     tokens = np.stack([sheet.numbers(f"D{n}", sizes=True) for n in phases])  # (phases, R)
     each = [[sheet.numbers(f"p{n}_{label}", empty=True) for label in labels] for n in phases]
     p, D = np.where(tokens[:, None] > 0, each, 0.0), tokens.sum(axis=0)  # (phases, M, R)
@@ -165,6 +167,12 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
     p = _checked_ratios(sheet, roles, written, D, notices)
     if roles.ignored:
         notices.append(f"ignored the column{'s' * (len(roles.ignored) > 1)} {short(roles.ignored)}")
+    lone = [
+        short([name for name in one if name not in other])
+        for one, other in ((roles.sources, roles.losses), (roles.losses, roles.sources))
+    ]
+    if all(lone) and 2 * len({*roles.sources} & {*roles.losses}) >= max(len(roles.sources), len(roles.losses)):
+        notices.append(f"no loss is of {lone[0]}, and no ratio of {lone[1]}: is one a typo?")
     limits, last = ([f"{prefix}{label}" for label in roles.sources] for prefix in (UNIQUE, LATE))
     log = RunLog(
         runs=sheet.texts("run") if "run" in sheet.columns else ("",) * sheet.rows,
