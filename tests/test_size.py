@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes 
     "cli/shapleymix_view": 985,
     "tests": 16_346,
 }
-MOST_MODULES, MOST_SCRIPT = 126, 464
+MOST_MODULES, MOST_SCRIPT = 126, 450
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

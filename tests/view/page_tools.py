@@ -44,8 +44,7 @@ def answers(page: Page, moves: list[dict[str, Any]]) -> list[dict[str, Any]]:
     script = "\n".join((web / name).read_text(encoding="utf-8") for name in ("solver.js", "page.js"))
     body = """
     const found = MOVES.map((move) => {
-      asked = { ...start(), ...move };
-      refresh();
+      ask({ ...data.start, ...move });
       return documentOf();
     });
     console.log(JSON.stringify(found));
