@@ -194,7 +194,6 @@ def test_ctrl_c_at_any_time_leaves_no_traceback(after: float) -> None:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": env}
     with subprocess.Popen([sys.executable, "-c", call], **pipes) as done:  # type: ignore[call-overload]
-        assert done.stdout is not None
         assert done.stdout.readline() == "ready\n"
         time.sleep(after)
         done.send_signal(signal.SIGINT)
@@ -246,7 +245,6 @@ def test_standard_input_and_a_closed_pipe(tmp_path: Path) -> None:
         out, err = done.communicate(timeout=60)
     assert json.loads(out)["kind"] == "transfer", err
     done = in_a_process("laws", stderr=subprocess.DEVNULL)
-    assert done.stdout is not None
     done.stdout.close()
     assert done.wait(60) == 0
 

@@ -21,10 +21,7 @@ WROTE = {
     "megatron": ("megatron", "logs"),
 }
 """What a trainer wrote, and where its page has it."""
-MORE = {
-    "hugging-face": ["--map", "D=num_input_tokens_seen*10k"],
-    "lightning": ["--map", "D=tokens*10k"],
-}
+MORE = {"hugging-face": ["--map", "D=num_input_tokens_seen*10k"], "lightning": ["--map", "D=tokens*10k"]}
 """These runs saw a few hundred tokens, fewer than a model has parameters."""
 
 MEASURED = {

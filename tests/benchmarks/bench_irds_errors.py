@@ -76,7 +76,6 @@ def trained(seed: int, folder: Path, more: list[str]) -> Run:
         if code:
             sys.exit(told.getvalue())
     drop = read_transfer(out / "sv.csv").provenance["loss_drop"]
-    assert isinstance(drop, dict)
     return Run(seed, read_log(out)[1], np.array(list(drop.values()), dtype=np.float64))
 
 
@@ -87,7 +86,6 @@ def values(run: Run, every: int) -> Values:
         if schedule.evaluates(evaluation.step):
             ledger.add(replace(evaluation, weight=float(every)))
     errors = ledger.blocks.stderr(ledger.correction)
-    assert errors is not None
     scale = run.drop / ledger.phi.sum(0)
     return Values(ledger.phi, ledger.stderr, ledger.phi * scale, errors * scale)
 
