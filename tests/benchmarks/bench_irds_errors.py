@@ -28,11 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(ROOT / "tests" / "irds"),
 
 from _report import finish, must, row, table  # noqa: E402
 from irds_log import read_log  # noqa: E402
-from shapleymix_irds.ledger import (  # noqa: E402
-    Array,
-    Evaluation,
-    Ledger,
-)
+from shapleymix_irds.ledger import Array, Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.schedule import Schedule  # noqa: E402
 from shapleymix_irds.train.app import main as train  # noqa: E402
 
