@@ -28,7 +28,7 @@ CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes 
     "adapters/shapleymix_sweep": 730,
     "cli/shapleymix_cli": 1_661,
     "cli/shapleymix_view": 985,
-    "tests": 15_980,
+    "tests": 15_990,
 }
 MOST_MODULES, MOST_SCRIPT = 126, 450
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
