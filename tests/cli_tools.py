@@ -59,7 +59,6 @@ def _below(group: click.Group, above: tuple[str, ...]) -> Iterator[tuple[str, cl
     context = click.Context(group)
     for name in group.list_commands(context):
         made = group.get_command(context, name)
-        assert made is not None
         yield " ".join((*above, name)), made
         if isinstance(made, click.Group):
             yield from _below(made, (*above, name))

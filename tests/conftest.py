@@ -6,12 +6,20 @@ import os
 from pathlib import Path
 
 import pytest
+from cli_tools import Run, runner
 from simulated import log_of
 
 from shapleymix.laws import Inputs, Law
 from shapleymix.tables.runs import RunLog
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return runner(capsys)
 
 
 @pytest.fixture(scope="session")

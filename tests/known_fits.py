@@ -122,7 +122,6 @@ def bounds_of(kind: str, M: int, rng: np.random.Generator) -> Polytope:
         found = found.with_row(f"row {number}", row, low, high)
     if kind in ("l1", "kl"):
         found = replace(found, ball=Ball(rng.dirichlet(np.full(M, 3.0)), 0.0, kind))
-        assert found.ball is not None
         radius = found.ball.distance(inside) * rng.uniform(1.05, 1.5)
         found = replace(found, ball=replace(found.ball, radius=radius))
     return found

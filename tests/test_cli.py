@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 import pytest
-from cli_tools import Run, every_command, runner
+from cli_tools import Run, every_command
 from shapleymix_cli import console, making
 from shapleymix_cli.console import Output, Table, show
 from shapleymix_cli.main import COMMANDS, commands
@@ -28,19 +28,17 @@ LOG = "example/runs.csv"
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(run: Run) -> Run:
     """Runs commands in a folder with the example's tables."""
-    monkeypatch.chdir(tmp_path)
-    made = runner(capsys)
-    assert made("example").code == 0
-    return made
+    assert run("example").code == 0
+    return run
 
 
 def in_a_process(*words: str, **settings: object) -> subprocess.Popen[str]:
+    """Python with arguments, which `-m shapleymix_cli` begins or `-c`."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    call = [sys.executable, "-m", "shapleymix_cli", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": env}
-    return subprocess.Popen(call, **(pipes | settings))  # type: ignore[call-overload]
+    return subprocess.Popen([sys.executable, *words], **(pipes | settings))  # type: ignore[call-overload]
 
 
 # --- options and help -------------------------------------------------------------------------------------------------
@@ -63,11 +61,10 @@ def test_every_command_has_help_and_examples(run: Run, words: str) -> None:
 def test_help_of_all_commands_imports_none_of_them() -> None:
     call = "import sys; from shapleymix_cli.main import commands; commands.main(['--help'], standalone_mode=False)"
     call += "; print(sorted({'numpy', 'polars', 'cvxpy', 'scipy', 'rich.table'} & set(sys.modules)), file=sys.stderr)"
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=True, env=env)
-    assert done.stderr.strip() == "[]"
-    assert all(name in done.stdout for name in COMMANDS)
-    assert all(line in done.stdout for line in commands.examples)
+    out, err = in_a_process("-c", call).communicate(timeout=60)
+    assert err.strip() == "[]"
+    assert all(name in out for name in COMMANDS)
+    assert all(line in out for line in commands.examples)
     assert commands.examples
 
 
@@ -191,10 +188,7 @@ def test_ctrl_c_at_any_time_leaves_no_traceback(after: float) -> None:
     log = Path(__file__).parents[1] / "fixtures/multilingual5_runs.csv"
     call = "from shapleymix_cli.main import commands; print('ready', flush=True); "
     call += f"commands.main(['fit', {str(log)!r}])"
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": env}
-    with subprocess.Popen([sys.executable, "-c", call], **pipes) as done:  # type: ignore[call-overload]
-        assert done.stdout is not None
+    with in_a_process("-c", call) as done:
         assert done.stdout.readline() == "ready\n"
         time.sleep(after)
         done.send_signal(signal.SIGINT)
@@ -242,11 +236,10 @@ def test_what_every_command_takes_may_stand_anywhere(run: Run) -> None:
 def test_standard_input_and_a_closed_pipe(tmp_path: Path) -> None:
     log = Path(__file__).parents[1] / "fixtures/multilingual5_coalitions.csv"
     with log.open() as text:
-        done = in_a_process("shapley", "-", "--json", stdin=text, cwd=tmp_path)
+        done = in_a_process("-m", "shapleymix_cli", "shapley", "-", "--json", stdin=text, cwd=tmp_path)
         out, err = done.communicate(timeout=60)
     assert json.loads(out)["kind"] == "transfer", err
-    done = in_a_process("laws", stderr=subprocess.DEVNULL)
-    assert done.stdout is not None
+    done = in_a_process("-m", "shapleymix_cli", "laws", stderr=subprocess.DEVNULL)
     done.stdout.close()
     assert done.wait(60) == 0
 

@@ -194,7 +194,6 @@ def test_terms_at_a_budget_are_the_prediction(name):
 def test_the_law_without_a_mixture_has_pieces_of_sources_that_are_alike():
     law, p = true_law("chinchilla", inputs()), mixtures(20, 4, seed=2) * 0.7  # as of repeated tokens
     pieces, (N, D) = law.pieces(1e8, 1e10), (np.full(20, 1e8), np.full(20, 1e10))
-    assert pieces is not None
     np.testing.assert_allclose(pieces.of_sources(4).losses(p), law(p, N, D), rtol=1e-12)
 
 

@@ -24,16 +24,12 @@ MEAN = np.full(4, 0.25)
 
 def truth_of(name: str) -> CoreLaw:
     """A simulated law with Chinchilla's core."""
-    truth, _, _ = log_of(name, rows=24)
-    assert isinstance(truth, CoreLaw)
-    return truth
+    return log_of(name, rows=24)[0]
 
 
 def spread_out(law: CoreLaw, count: int, levels: Levels, seed: int) -> CoreLaw:
     """So many replicates of a law, each with a draw of its own."""
-    drawn = drawn_exponents(replicated(law, count), levels, seed)
-    assert isinstance(drawn, CoreLaw)
-    return drawn
+    return drawn_exponents(replicated(law, count), levels, seed)
 
 
 def replicated(law: CoreLaw, count: int) -> CoreLaw:
@@ -106,8 +102,6 @@ def slopes_of(law: CoreLaw, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def test_one_budget_goes_on_as_public_runs_do_where_the_core_is_a_factor(name):
     _, given, log = log_of("effective-data", rows=30, sizes=(1e8,), tokens=(3e9,), noise=2e-3)
     found = fit(log, name, given.transfer, given.languages, bootstrap=20, folds=0)
-    assert isinstance(found.law, CoreLaw)
-    assert isinstance(found.replicates, CoreLaw)
     levels = Levels.of(log)
     drawn = spread_out(found.law, 2000, levels, seed=0)
     for law, near in ((found.law, 0.03), (drawn, 0.1)):
@@ -134,7 +128,6 @@ def test_intervals_hold_the_truth_beyond_two_sizes(seed):
     inside = []
     for number in range(4):
         truth, _, log = log_of("chinchilla", rows=40, sizes=(1e8, 3e8), tokens=(1e9, 3e9, 9e9), noise=3e-3, seed=number)
-        assert isinstance(truth, CoreLaw)
         drawn = truth.replaced(
             alpha=np.exp(EXPONENT_PRIOR["N"].center + EXPONENT_PRIOR["N"].spread * rng.standard_normal(4))
         )

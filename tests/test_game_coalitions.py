@@ -50,19 +50,11 @@ def test_measured_log_equals_enumeration(measured: RunLog) -> None:
     masks = (measured.p > 0) @ (1 << np.arange(5))
     loss = np.empty_like(measured.loss)
     loss[masks] = measured.loss
-    assert matrix.sv is not None
     np.testing.assert_allclose(matrix.sv, shapley_by_permutations(loss[0] - loss), atol=1e-13)
     assert (matrix.sources, matrix.targets) == (measured.sources, measured.targets)
     assert matrix.stderr is None
-    told = matrix.provenance
-    assert {key: told[key] for key in ("method", "N", "D", "players", "coalitions", "repeats")} == {
-        "method": "exact",
-        "N": 23712.0,
-        "D": 999424.0,
-        "players": 5,
-        "coalitions": 32,
-        "repeats": 1,
-    }
+    told = {"method": "exact", "N": 23712.0, "D": 999424.0, "players": 5, "coalitions": 32, "repeats": 1}
+    assert matrix.provenance.items() >= told.items()
 
 
 def test_order_of_rows_changes_nothing(measured: RunLog) -> None:
@@ -82,9 +74,6 @@ def test_sampled_keeps_efficiency_and_covers(measured: RunLog) -> None:
     exact = shapley_values(measured).sv
     part = measured.select(np.delete(np.arange(len(measured)), [7, 9, 20, 22]))
     matrix = shapley_values(part, sampled=True)
-    assert exact is not None
-    assert matrix.sv is not None
-    assert matrix.stderr is not None
     assert matrix.provenance["method"] == "smooth"
     assert matrix.provenance["coalitions"] == 28
     np.testing.assert_allclose(matrix.sv.sum(axis=0), exact.sum(axis=0), atol=1e-13)
@@ -118,7 +107,6 @@ def test_runs_without_the_targets_language_have_a_noise_of_their_own() -> None:
     spread = np.column_stack([np.where(own, 0.01, 0.1), np.full(16, 0.05)])
     logs = [make_log("abcd", 4 + spread * generator.normal(size=spread.shape)) for _ in range(40)]
     game = coalition_game(replace(join(*logs), targets=(*"abcd", "other")))
-    assert game.noise is not None
     np.testing.assert_allclose(np.sqrt(40 * game.noise[1:]), spread[1:], rtol=0.3)
 
 
@@ -132,7 +120,6 @@ def test_noise_that_depends_on_the_size_of_the_coalition_is_told_by_size() -> No
     for _ in range(40):
         logs = [make_log("abcdef", 4 + spread * generator.normal(size=spread.shape)) for _ in range(2)]
         game = coalition_game(replace(join(*logs), targets=tuple("abcdef")))
-        assert game.noise is not None
         found.append(np.sqrt(exact_variance(np.vstack([np.zeros((1, 6)), game.noise[1:]]))))
     off = np.log(np.array(found) / truth)
     assert np.sqrt((off**2).mean()) < 0.4
@@ -142,7 +129,6 @@ def test_where_only_runs_with_the_language_are_repeated_their_noise_stands_in() 
     """Two runs of the grand coalition, which has every language."""
     log = replace(make_log("abc", random_losses(3, targets=3)), targets=tuple("abc"))
     game = coalition_game(join(log, with_loss(log.select([7]), log.loss[[7]] + 0.2)))
-    assert game.noise is not None
     np.testing.assert_allclose(game.noise, np.where(game.repeats == 2, 0.01, 0.02)[:, None] * np.ones(3))
 
 
@@ -150,7 +136,6 @@ def test_one_repeated_coalition_gives_all_their_noise() -> None:
     log = make_log("ab", random_losses(2, targets=1))
     again = with_loss(log.select([3]), log.loss[[3]] + 0.2)
     game = coalition_game(join(log, again))
-    assert game.noise is not None
     np.testing.assert_allclose(game.noise[:, 0], np.array([0.02, 0.02, 0.02, 0.01]))
     np.testing.assert_allclose(game.loss[3], log.loss[3] + 0.1)
     np.testing.assert_array_equal(game.repeats, [1, 1, 1, 2])
@@ -216,17 +201,13 @@ def test_unmeasured_losses_are_named_with_their_lines(measured: RunLog) -> None:
         shapley_values(with_loss(measured, loss))
 
 
-def test_a_log_without_coalitions_is_refused() -> None:
+def test_a_log_without_coalitions_or_languages_is_refused() -> None:
     log = make_log("ab", random_losses(2))
     p = np.where(log.p == 0.5, [0.7, 0.3], 0.0)
     with pytest.raises(DataError, match="no coalition run"):
         coalition_game(replace(log, p=p).select([0, 3]))
-
-
-def test_a_log_without_languages_is_refused() -> None:
-    log = replace(make_log("ab", random_losses(2)), p=np.zeros((4, 0)), sources=())
     with pytest.raises(DataError, match="1 to 62 languages, the log has 0"):
-        coalition_game(log)
+        coalition_game(replace(log, p=np.zeros((4, 0)), sources=()))
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,7 @@ from simulated import NAMES, inputs, languages, log_of, mixtures, true_law, with
 
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law, Observations
-from shapleymix.laws.classical import (
-    Shapley,
-    ShapleyConcave,
-    ShapleyTempered,
-    mixture_slopes,
-    same_family,
-)
+from shapleymix.laws.classical import Shapley, ShapleyConcave, ShapleyTempered, mixture_slopes, same_family
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
@@ -56,7 +50,6 @@ def learned_like(plain: Law, factor: float | np.ndarray = 1.0, **symbols: np.nda
 def test_learned_base_with_much_of_the_nsv_as_coefficients_is_the_papers_law():
     """`(1 + s NSV.p)^-gamma` is `s^-gamma (NSV.p)^-gamma` as s grows: beside large coefficients the base is nothing."""
     plain, much = true_law("shapley", inputs()), 1e9
-    assert isinstance(plain, Shapley)
     learned = learned_like(plain, much**plain.gamma, gamma=plain.gamma, u=much * plain.gamma * plain.nsv)
     np.testing.assert_allclose(learned(P, N, D), plain(P, N, D), rtol=1e-8)
 

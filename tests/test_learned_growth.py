@@ -122,7 +122,6 @@ def test_growth_is_found_where_it_is_and_not_where_it_is_not():
     level = grows.replaced(eta=np.zeros(M), zeta=np.zeros(M))
     for true, close in ((grows, 0.017), (level, 0.006)):
         found = sm.fit(log_of(true, N, D, 0), "learned-base", bootstrap=0).law
-        assert isinstance(found, LearnedBase)
         np.testing.assert_allclose(gained(found, N, D), gained(true, N, D), atol=close)
     assert gained(grows, N, D)[1].min() > 0.05
 
@@ -150,7 +149,6 @@ def test_one_budget_tells_no_growth_and_replicates_draw_it():
     levels = Levels(2e6 * one, 3e8 * one, np.full(M, 1 / M))
     zero = law.replaced(eta=0 * law.eta, zeta=0 * law.zeta)
     drawn = drawn_exponents(zero, levels, 0)
-    assert isinstance(drawn, LearnedBase)
     p = np.random.default_rng(0).dirichlet(np.ones(M), 5)
     there = (np.full(5, 2e6), np.full(5, 3e8))
     np.testing.assert_allclose(drawn(p, *there), zero(p, *there), rtol=1e-12)
@@ -159,7 +157,6 @@ def test_one_budget_tells_no_growth_and_replicates_draw_it():
         assert float(np.abs(found).max()) <= 1
     several = Levels(2e6 * np.array([1.0, 2.0]), 3e8 * np.array([1.0, 2.0]), np.full(M, 1 / M))
     kept = drawn_exponents(law, several, 0)
-    assert isinstance(kept, LearnedBase)
     np.testing.assert_array_equal(kept.eta, law.eta)
 
 
@@ -230,7 +227,6 @@ def test_no_prediction_rises_with_more_tokens_or_a_larger_model(seed):
 
 def test_no_fit_predicts_a_rise(growing_fit):
     for law in (growing_fit.law, growing_fit.replicates):
-        assert isinstance(law, LearnedBase)
         for N, D in ((1e6, 1e8), (4e6, 3e8), (1.6e7, 1e9)):
             assert rise(law, "D", N, D) <= 1e-12
             assert rise(law, "N", N, D) <= 1e-12

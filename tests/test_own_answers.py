@@ -29,16 +29,11 @@ def spoiled(value: float) -> Change:
     return lambda losses: np.where(losses == losses.max(axis=-2, keepdims=True), value, losses)
 
 
+NO_LOSS = r"gives no loss but {} for target 'en' of run 'run-\d+'|is undefined on every run"
 WRONG: dict[str, tuple[Change, str]] = {
     "raises": (broken, r"raised RuntimeError at \S+test_own_answers.py:\d+: boom"),
-    "nan": (
-        lambda losses: losses * np.nan,
-        r"gives no loss but nan for target 'en' of run 'run-\d+'|is undefined on every run",
-    ),
-    "inf": (
-        lambda losses: losses + np.inf,
-        r"gives no loss but inf for target 'en' of run 'run-\d+'|is undefined on every run",
-    ),
+    "nan": (lambda losses: losses * np.nan, NO_LOSS.format("nan")),
+    "inf": (lambda losses: losses + np.inf, NO_LOSS.format("inf")),
     "beyond": (lambda losses: losses * 1e300, r"gives no loss but \S+ for target 'en' of run"),
     "complex": (lambda losses: losses + 0j, "predicts values of type complex128, not losses"),
     "truth values": (lambda losses: losses > 2, "predicts values of type bool, not losses"),

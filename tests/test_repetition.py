@@ -40,7 +40,6 @@ def test_pieces_with_a_supply_are_convex_have_true_slopes_and_proved_optima(name
     law = true_law(name, given, seed)
     regime = Regime(law, None, size, tokens, supply, symbols, None, harmed_by(given.sources, given.targets))
     pieces, w = regime.pieces, rng.uniform(0.2, 1, 3)
-    assert pieces is not None
     p, q = 0.01 + 0.96 * rng.dirichlet(np.ones(4), (2, 40))
     steps = 1e-6 * np.eye(4)
     slopes = [(pieces.objective(p + step, w) - pieces.objective(p - step, w)) / 2e-6 for step in steps]
@@ -75,10 +74,8 @@ def found(log: RunLog) -> Fit:
 
 def test_the_worth_and_the_harm_of_the_simulation_are_found(log: RunLog, found: Fit):
     known = found.repetition
-    assert known is not None
     assert known.told
     assert known.mixed
-    assert known.replicates is not None
     assert np.abs(known.symbols - SYMBOLS).max() < 0.3
     assert np.std(known.replicates[:, 1:], axis=0).max() < WORTH_PRIOR.spread / 2
     assert [row[:3] for row in found.parameters()[-4:]] == [
@@ -104,8 +101,6 @@ def test_a_log_without_repetition_is_fitted_as_before_and_leaves_the_prior():
         np.testing.assert_array_equal(getattr(one.law, symbol), getattr(other.law, symbol))
         np.testing.assert_array_equal(getattr(one.replicates, symbol), getattr(other.replicates, symbol))
     known = other.repetition
-    assert known is not None
-    assert known.replicates is not None
     assert not known.told
     assert known.symbols[0] == HARM_PRIOR.center
     assert 0.8 < np.std(known.replicates[:, 0]) / HARM_PRIOR.spread < 1.2
@@ -157,7 +152,6 @@ def test_other_epochs_than_those_of_the_runs_are_told_and_widen(found: Fit):
     assert [warned(found, {"en": tokens}) > 0 for tokens in (1e6, 1e8, 1e12)] == [True, False, False]
     assert warned(fit(log_with(repeats=False), "learned-base", **QUICK), {"en": 1e8})
     known = found.repetition
-    assert known is not None
     most = known.epochs[:, 1]
     assert known.form(2 * most) == 0 < known.form(4 * most)
 
@@ -171,5 +165,4 @@ def test_one_mixture_is_resampled_by_run(log: RunLog):
     )
     known = fit(alone, **{**QUICK, "bootstrap": 30, "folds": 5})
     assert known.law.name == "chinchilla"
-    assert known.noise is not None
     assert np.ptp(known.replicates.E) > 0

@@ -87,7 +87,6 @@ def test_the_fixtures(fixtures):
     runs = read_runs(fixtures / "multilingual5_runs.csv")
     assert len(runs) == 76
     assert len(set(runs.mixture_keys)) == 40
-    assert runs.lines is not None
     assert runs.lines[[0, -1]].tolist() == [2, 77]
 
 
@@ -195,7 +194,6 @@ UNIQUE_HEADER = "run,N,D,p_en,p_de,loss_en,tokens_unique_de,tokens_unique_en\n"
 def test_unique_tokens_read_back_as_they_were_written(ending: str, tmp_path):
     (tmp_path / "from.csv").write_text(UNIQUE_HEADER + "a,1M,1B,.5,.5,2.0,20M,\nb,1M,1B,.25,.75,2.1,,5M\n")
     log = read_runs(tmp_path / "from.csv")
-    assert log.unique is not None
     np.testing.assert_array_equal(log.unique, [[np.nan, 20e6], [5e6, np.nan]])
     write_runs(log, tmp_path / f"to.{ending}")
     again = read_runs(tmp_path / f"to.{ending}")

@@ -108,7 +108,6 @@ def test_a_row_in_two_logs_is_refused_and_a_clash_of_ids_resolved(tmp_path):
 def test_weights_and_splits_of_several_logs_are_filled():
     table = {"run": ["a"], "N": [1e6], "D": [1e7], "loss": [1]}
     both = concat([read_runs(table | {"weight": [2], "split": ["held-out"]}), read_runs(table | {"run": ["b"]})])
-    assert both.weight is not None
     assert both.weight.tolist() == [2, 1]
     assert both.split == ("held-out", "fit")
     assert both.seed is None

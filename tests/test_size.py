@@ -28,9 +28,9 @@ CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes 
     "adapters/shapleymix_sweep": 730,
     "cli/shapleymix_cli": 1_663,
     "cli/shapleymix_view": 983,
-    "tests": 16_357,
+    "tests": 15_999,
 }
-MOST_MODULES, MOST_SCRIPT = 126, 464
+MOST_MODULES, MOST_SCRIPT = 126, 450
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

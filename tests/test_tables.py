@@ -199,7 +199,6 @@ def test_a_languages_table_is_read_and_aligned(tmp_path):
     assert table.available_tokens.tolist() == [5e12, 20e9]
     assert [np.isnan(value) for value in table.max_epochs] == [True, False]
     assert table.notices
-    assert table.weight is not None
     assert table.weight.tolist() == [1, 2]
     assert languages_of(table) is table
     assert languages_of(None) is None

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_tools import Run, runner
+from cli_tools import Run
 
 import shapleymix as sm
 
@@ -21,10 +21,7 @@ WROTE = {
     "megatron": ("megatron", "logs"),
 }
 """What a trainer wrote, and where its page has it."""
-MORE = {
-    "hugging-face": ["--map", "D=num_input_tokens_seen*10k"],
-    "lightning": ["--map", "D=tokens*10k"],
-}
+MORE = {"hugging-face": ["--map", "D=num_input_tokens_seen*10k"], "lightning": ["--map", "D=tokens*10k"]}
 """These runs saw a few hundred tokens, fewer than a model has parameters."""
 
 MEASURED = {
@@ -40,11 +37,6 @@ MEASURED = {
 FORMATS = {"hugging-face": "hf", "lightning": "litdata", "megatron": "megatron", "torchtitan": "torchtitan"}
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return runner(capsys)
-
-
 def calls(page: str, name: str) -> list[list[str]]:
     """The commands of one name on a page, whose wildcards are as a shell in this folder takes them."""
     text = "\n".join(re.findall(r"```sh\n(.*?)```", PAGES[page].read_text(encoding="utf-8"), re.DOTALL))
@@ -58,16 +50,13 @@ def opened(word: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", WROTE)
-def test_runs_come_in_by_the_command_of_the_page(
-    page: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_come_in_by_the_command_of_the_page(page: str, run: Run, tmp_path: Path) -> None:
     if page == "lightning":
         pytest.importorskip("tensorboard")
     source, goal = (GOLDEN / WROTE[page][0], tmp_path / WROTE[page][1])
     goal.parent.mkdir(parents=True, exist_ok=True)
     (shutil.copytree if source.is_dir() else shutil.copy)(source, goal)
     shutil.copy(GOLDEN / "design.csv", tmp_path)
-    monkeypatch.chdir(tmp_path)
     (words,) = calls(page, "import")
     assert run("import", *words, *MORE.get(page, ())).code == 0
     log = sm.read_runs("runs.csv").aligned(("en", "de"), ("en", "de"))
@@ -77,10 +66,7 @@ def test_runs_come_in_by_the_command_of_the_page(
 
 
 @pytest.mark.parametrize("page", FORMATS)
-def test_the_mixture_goes_back_by_the_command_of_the_page(
-    page: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_mixture_goes_back_by_the_command_of_the_page(page: str, run: Run) -> None:
     (words,) = calls(page, "export")
     assert words[words.index("--format") + 1] == FORMATS[page]
     assert run("export en=.5,de=.3,fr=.2 --format json -o mix.json").code == 0

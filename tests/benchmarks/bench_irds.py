@@ -193,7 +193,6 @@ def peak(step: Callable[[], None]) -> float:
     step()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         step()
-    assert seen.profiler is not None
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
     sizes = (event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
     return float(max(accumulate(sizes)))

@@ -28,11 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "adapters"), str(ROOT / "tests" / "irds"),
 
 from _report import finish, must, row, table  # noqa: E402
 from irds_log import read_log  # noqa: E402
-from shapleymix_irds.ledger import (  # noqa: E402
-    Array,
-    Evaluation,
-    Ledger,
-)
+from shapleymix_irds.ledger import Array, Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.schedule import Schedule  # noqa: E402
 from shapleymix_irds.train.app import main as train  # noqa: E402
 
@@ -76,7 +72,6 @@ def trained(seed: int, folder: Path, more: list[str]) -> Run:
         if code:
             sys.exit(told.getvalue())
     drop = read_transfer(out / "sv.csv").provenance["loss_drop"]
-    assert isinstance(drop, dict)
     return Run(seed, read_log(out)[1], np.array(list(drop.values()), dtype=np.float64))
 
 
@@ -87,7 +82,6 @@ def values(run: Run, every: int) -> Values:
         if schedule.evaluates(evaluation.step):
             ledger.add(replace(evaluation, weight=float(every)))
     errors = ledger.blocks.stderr(ledger.correction)
-    assert errors is not None
     scale = run.drop / ledger.phi.sum(0)
     return Values(ledger.phi, ledger.stderr, ledger.phi * scale, errors * scale)
 

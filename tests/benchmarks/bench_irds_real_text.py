@@ -80,8 +80,6 @@ def run(arguments: list[str], ranks: int) -> int:
 
 def differences(ours: TransferMatrix, theirs: TransferMatrix) -> tuple[float, float]:
     """Relative differences of two matrices, over all entries and off the diagonal."""
-    assert ours.sv is not None
-    assert theirs.sv is not None
     off = ours.off_diagonal
     gap = theirs.sv - ours.sv
     return (
@@ -107,8 +105,6 @@ def row(name: str, matrix: TransferMatrix, exact: TransferMatrix, game: Game) ->
     the rank correlation over coalitions of its members' values, added up, with what the coalition earned.
     Returns cosine and Pearson over all normalised entries."""
     same = matrix.compare(exact)
-    assert same.raw is not None
-    assert matrix.sv is not None
     numbers = [getattr(kind, measure) for kind in (same, same.raw) for measure in MEASURES]
     told = game.members @ matrix.sv
     ranks = [spearmanr(a, b).statistic for a, b in zip(told.T, game.payoffs.T, strict=True)]

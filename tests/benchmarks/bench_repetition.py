@@ -44,7 +44,6 @@ def ours() -> None:
     """Held-out errors of our own runs."""
     study = study_of(sm.read_runs(FIXTURES / "repetition_runs.csv"), None, None, Settings(bootstrap=0, folds=0), 0)
     log = study.log
-    assert log.unique is not None
     most = (log.p * log.D[:, None] / log.unique).max(axis=1)
     some = (most > RARE) & (most <= OFTEN)
     kinds = {"all runs": most > 0, "fresh": most <= RARE, "2 to 4 epochs": some, "8 to 32 epochs": most > OFTEN}
@@ -68,7 +67,6 @@ def counted(study: Study, way: str) -> Study:
 
 def wiki(log: sm.RunLog) -> None:
     """The best share at the longest horizon, and the best epochs at other sizes."""
-    assert log.unique is not None
     place, pool = log.sources.index("wiki"), float(np.nanmax(log.unique))
     cut, horizon = log.unique[:, place] < 0.99 * pool, np.round(log.D / pool)
     longest = (horizon == HORIZON) & ~cut
@@ -96,7 +94,6 @@ def wiki(log: sm.RunLog) -> None:
 
 def alone(log: sm.RunLog) -> None:
     """One source alone, far beyond the epochs that were fitted."""
-    assert log.unique is not None
     epochs, sane = log.D / log.unique[:, 0], log.loss[:, 0] < 9.5
     fit = sm.fit(log.select((epochs <= 4.001) & sane))
     table("C4 alone, fitted to at most 4 epochs", "epochs", "runs", "PE, %", "mean error, %", "within 90%")

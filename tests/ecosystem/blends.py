@@ -29,8 +29,6 @@ def written(form: str, folder: Path, name: str, paths: Any = None, **keywords: A
 def loaded(path: Path) -> ModuleType:
     """A module that was written."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import pytest
+from cli_tools import every_command
 from hypothesis import strategies as st
 from shapleymix_cli.main import commands
 
@@ -69,19 +70,7 @@ def call(words: Sequence[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def every_command(group: click.Group = commands, above: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
-    """Click's own tree, those of a group after it."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        made = group.get_command(context, name)
-        assert made is not None
-        if isinstance(made, click.Group):
-            yield from every_command(made, (*above, name))
-        else:
-            yield " ".join((*above, name)), made
-
-
-COMMANDS = dict(every_command())
+COMMANDS = {name: made for name, made in every_command().items() if not isinstance(made, click.Group)}
 ARGUMENTS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=5)  # no argument holds a null byte
 VALUES = st.one_of(st.sampled_from(TEXTS), st.sampled_from(GIVEN), ARGUMENTS)
 

@@ -8,8 +8,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,6 +17,7 @@ import yaml
 from cli_tools import Run, runner
 from known_fits import KnownFit
 from shapleymix_io.export import FORMATS
+from sweep_tools import start
 
 import shapleymix as sm
 
@@ -125,9 +124,7 @@ def test_what_is_asked_wrongly(call: str, code: int, told: str, run: Run) -> Non
 def test_an_import_that_is_interrupted_ends_quietly(tmp_path: Path) -> None:
     """While it waits for its input, which is a pipe that nobody writes to."""
     os.mkfifo(tmp_path / "pipe.csv")
-    words = [sys.executable, "-m", "shapleymix_cli", "import", str(tmp_path / "pipe.csv"), "--show"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / one) for one in (".", "cli", "adapters"))}
-    child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env)
+    child = start("import", tmp_path / "pipe.csv", "--show")
     writer = os.open(tmp_path / "pipe.csv", os.O_WRONLY)  # opens when the command has begun to read
     time.sleep(0.2)
     child.send_signal(signal.SIGINT)

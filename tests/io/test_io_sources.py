@@ -65,11 +65,7 @@ def test_a_log_of_megatron() -> None:
     assert places[:3:2] == [("mix-01.log", 10), ("mix-02.log", 10)]
 
 
-LOSSES = {
-    "tensorboard": "eval/loss/{lang}",
-    "tensorboard_lines": "eval/loss/{lang}",
-    "lightning": "val/loss_{lang}",
-}
+LOSSES = {"tensorboard": "eval/loss/{lang}", "tensorboard_lines": "eval/loss/{lang}", "lightning": "val/loss_{lang}"}
 
 
 @pytest.mark.parametrize("folder", LOSSES)
@@ -131,7 +127,6 @@ def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.Monkey
         np.testing.assert_allclose(found.frame[f"loss_{name}"], raw[tasks].to_numpy().mean(axis=1) * nats, rtol=1e-12)
     assert found.frame["p_health"].to_list() == pytest.approx(p["health"].to_list(), abs=1e-9)
     swarm = found.swarm
-    assert swarm is not None
     assert (swarm.tokens, swarm.prior) == (config["priors"]["token_counts"], config["priors"]["relative_sizes"])
     assert swarm.kl == pytest.approx(0.05 * nats)
     weights = [float(one.partition("=")[2]) for one in swarm.options["--weights"].split(",")]
@@ -151,7 +146,6 @@ def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "generate.yaml").write_text("swarm: {seed: 1, variants: 4}\n")
     (tmp_path / "a.yml").write_text(yaml.safe_dump(config))
     own = imported([tmp_path], ColumnMap.of(["N=30M", "unit=bits"]))
-    assert own.swarm is not None
     assert (own.swarm.tokens, own.swarm.options["--fix"]) == ({"dclm/health": 7, "wiki": 0.5}, "dclm/art=0.1")
     assert own.swarm.options["--weights"] == "squad:rc::gen2mc=2", "a metric's name stays as it is"
     assert (own.frame["D"][0], "loss_squad:rc::gen2mc" in own.frame.columns) == (5e9, True)

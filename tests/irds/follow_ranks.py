@@ -5,12 +5,9 @@ Each case trains with and without the tracker and compares weights bit for bit, 
 
 from __future__ import annotations
 
-import gc
-import json
-import os
 import sys
-import traceback
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from irds_models import LANGUAGES, batch, dot, gradient, loss_of, mean_losses, relative, sketched, validation  # noqa: E402
 from matrix_models import Case as Wrapping  # noqa: E402
-from matrix_models import Small, make, state, syncing, wrap  # noqa: E402
+from matrix_models import Small, make, on_this_rank, state, syncing, wrap  # noqa: E402
 from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from shapleymix_irds.step import combine_halves  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
@@ -157,22 +154,6 @@ def outcome(case: Case) -> dict[str, Any]:
     return {"phi": phi, "worst": [name for name in plain if not torch.equal(weights[name], plain[name])]}
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    sketches.NUMBERS = 600
-    dist.init_process_group("gloo")
-    found: dict[str, Any] = {}
-    for case in cases():
-        try:
-            found[case.name] = outcome(case)
-        except Exception:
-            found[case.name] = {"crashed": traceback.format_exc()[-3000:]}
-        gc.collect()
-        Path(sys.argv[1], f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
-    gc.collect()
-    dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
-    os._exit(0)  # threads of a process group outlive the interpreter, which aborts then
+    sketches.NUMBERS = 600
+    on_this_rank({case.name: partial(outcome, case) for case in cases()})

@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from irds_models import LANGUAGES, batch, loss_of, make_model, naive_gram
-from shapleymix_irds import IRDS, Options
-from test_irds_rates import COUNTS, groups_of
+from irds_models import batch, loss_of, make_model, naive_gram, tracker_of
+from shapleymix_irds import IRDS
+from torch import nn
 
-OPTIONS = Options(val_sequences=3, measure_sequences=1)
+COUNTS = (2, 1, 0, 3)
+
+
+def groups_of(model: Any) -> list[list[nn.Parameter]]:
+    """Three of them: tables, matrices of the blocks, and all that is short."""
+    short = [p for p in model.blocks.parameters() if p.ndim < 2] + list(model.norm.parameters())
+    return [[model.embed.weight, model.head.weight], [p for p in model.blocks.parameters() if p.ndim == 2], short]
 
 
 def tracked(model: Any, val: Any, *optimizers: Any, **settings: Any) -> IRDS:
-    tracker = IRDS(model, LANGUAGES, **({"val": val, "every": 1, "options": OPTIONS} | settings))
+    tracker = tracker_of(model, val, **settings)
     tracker.follow(*optimizers)
     return tracker
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from shapleymix_irds import IRDS, Options
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 LANGUAGES = ("en", "de", "fr", "zh")
 VOCAB, LENGTH, WIDTH = 23, 7, 12
+OPTIONS = Options(val_sequences=3, measure_sequences=1)
 
 
 class Block(nn.Module):
@@ -47,6 +49,14 @@ class Decoder(nn.Module):
         for block in self.blocks:
             x = checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
         return self.head(self.norm(x))
+
+
+class Tied(Decoder):
+    """Input and output embedding are one parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head.weight = self.embed.weight
 
 
 def make_model(seed: int = 0, **options: Any) -> Decoder:
@@ -135,3 +145,25 @@ def relative(a: Any, b: Any) -> float:
     """Largest difference over the largest value."""
     a, b = (torch.as_tensor(values, dtype=torch.float64).detach() for values in (a, b))
     return float((a - b).abs().max() / b.abs().max().clamp(min=1e-300))
+
+
+def tracker_of(model: Any, val: Any, **settings: Any) -> IRDS:
+    """A tracker that evaluates every step."""
+    return IRDS(model, LANGUAGES, val=val, **({"every": 1, "options": OPTIONS} | settings))
+
+
+def compared(
+    tracker: IRDS, x: Tensor, y: Tensor, lang: Tensor, step: int = 0, val: Any = None, plain: Any = None
+) -> tuple[float, float]:
+    """Errors of the gradient and of phi on one step, against the naive reference (on the same model as it was before,
+    `plain`)."""
+    model, loss_fn = tracker.model, loss_of(tracker.model)
+    before = torch.as_tensor(tracker.ledger.phi).clone()
+    truth = naive_gram(plain or model, loss_of(plain or model), x, y, lang, val or validation())
+    expected = gradient(plain or model, loss_of(plain or model)(x, y).sum() / (y != -100).sum())
+    model.zero_grad()
+    tracker.backward(loss_fn, x, y, lang, step=step)
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters() if p.requires_grad]
+    tracker.commit(lr=1.0)
+    error = max(relative(a, b) for a, b in zip(grads, expected, strict=True))
+    return error, relative(torch.as_tensor(tracker.ledger.phi) - before, truth)

@@ -5,9 +5,6 @@ Each rank compares gradients and products with the naive reference on the whole 
 
 from __future__ import annotations
 
-import gc
-import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,11 +24,11 @@ from irds_models import (  # noqa: E402
     relative,
     validation,
 )
+from matrix_models import full, on_this_rank  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
-from torch.distributed.tensor import DTensor  # noqa: E402
 
 COUNTS = (3, 4, 0, 5)
 SHARES = ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9, 10, 11])  # uneven ranks
@@ -54,10 +51,6 @@ def wrap(model: Any, mode: str) -> Any:
     for block in model.blocks:
         fully_shard(block, mp_policy=policy)
     return fully_shard(model, mp_policy=policy)
-
-
-def full(values: Any) -> torch.Tensor:
-    return values.full_tensor() if isinstance(values, DTensor) else values
 
 
 def exact(mode: str) -> dict[str, float]:
@@ -169,19 +162,5 @@ EVERY = (exact, faults, one_sided)
 TASKS = {"ddp": EVERY, "fsdp": EVERY, "fsdp-ac": (exact,), "fsdp-bf16": (exact,)}
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    found: dict[str, dict[str, Any]] = {}
-    for mode, tasks in TASKS.items():
-        found[mode] = {task.__name__: task(mode) for task in tasks}
-        gc.collect()
-    Path(sys.argv[1], f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
-    dist.barrier()
-    gc.collect()  # models must go before their process group, as in `joined_world`
-    dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
-    os._exit(0)  # threads of a process group outlive the interpreter, which aborts then
+    on_this_rank({mode: lambda mode=mode: {task.__name__: task(mode) for task in TASKS[mode]} for mode in TASKS})

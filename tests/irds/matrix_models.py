@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from irds_models import VOCAB, Decoder
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -132,3 +140,21 @@ def full(values: Any) -> Tensor:
 
 def state(model: Any) -> dict[str, Tensor]:
     return {name.removeprefix("module."): full(value).detach().clone() for name, value in model.state_dict().items()}
+
+
+def on_this_rank(outcomes: Mapping[str, Callable[[], Any]]) -> None:
+    """Write what became of each case (or of those named after FOLDER) to FOLDER/rankN.json, and end the process."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+    folder, *wanted = sys.argv[1:]
+    found: dict[str, Any] = {}
+    for name in wanted or outcomes:
+        try:
+            found[name] = outcomes[name]()
+        except Exception:
+            found[name] = {"crashed": traceback.format_exc()[-3000:]}
+        gc.collect()
+        Path(folder, f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
+    gc.collect()  # models must go before their process group
+    dist.destroy_process_group()
+    os._exit(0)  # threads of a process group outlive the interpreter, which aborts then

@@ -6,13 +6,8 @@ naive reference on the batch of all ranks. A case is right, or refused by name.
 
 from __future__ import annotations
 
-import gc
-import json
-import os
 import sys
-import traceback
-from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +16,7 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from irds_models import LANGUAGES, batch, dot, gradient, loss_of, relative, sketched, validation  # noqa: E402
-from matrix_models import Case, Small, make, state, syncing, wrap  # noqa: E402
+from matrix_models import Case, Small, make, on_this_rank, state, syncing, wrap  # noqa: E402
 from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
@@ -221,25 +216,6 @@ def cases() -> list[Case]:
     return [*every, *sketched]
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    sketches.NUMBERS = FEW
-    folder, *wanted = sys.argv[1:]
-    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
-    found: dict[str, Any] = {}
-    for case in cases():
-        if wanted and case.name not in wanted:
-            continue
-        try:
-            found[case.name] = outcome(case)
-        except Exception:
-            found[case.name] = {"crashed": traceback.format_exc()[-3000:]}
-        gc.collect()
-        Path(folder, f"rank{os.environ['RANK']}.json").write_text(json.dumps(found))
-    gc.collect()  # models must go before their process group
-    dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
-    os._exit(0)  # threads of a process group outlive the interpreter, which aborts then
+    sketches.NUMBERS = FEW
+    on_this_rank({case.name: partial(outcome, case) for case in cases()})

@@ -140,7 +140,6 @@ def test_errors_of_calibrated_values_cover_whatever_the_column_weighs(count: int
         for each in contributions:
             blocks.add(each)
         errors, total = blocks.stderr(np.ones((2, 2))), contributions.sum(0)
-        assert errors is not None
         hits.append(np.abs(total / total.sum(0) - shares)[0] < 1.645 * (errors / total.sum(0))[0])
     assert 0.85 < np.mean(hits) < 0.97
 
@@ -152,7 +151,6 @@ def test_errors_of_calibrated_values_see_what_lasts() -> None:
         wander = np.repeat(rng.normal(size=10) * 0.1, 12)[:, None]
         ledger = booked(np.stack([0.5 + wander, 0.5 - wander], 1) * np.ones((1, 1, 2)))
         errors = ledger.blocks.stderr(ledger.correction)
-        assert errors is not None
         off = abs(ledger.phi[0, 0] - 60)
         hits.append(off < 1.645 * errors[0, 0])
         near.append(off < 1.645 * ledger.stderr[0, 0])

@@ -8,13 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from irds_models import LANGUAGES, VOCAB, WIDTH, batch, loss_of, naive_gram, relative  # noqa: E402
-from shapleymix_irds import IRDS, Options  # noqa: E402
+from irds_models import VOCAB, WIDTH, batch, loss_of, naive_gram, relative, tracker_of  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
 from shapleymix_irds.world import Arrangement  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
-
-OPTIONS = Options(val_sequences=3, measure_sequences=1)
 
 
 class Stack(nn.Module):
@@ -42,7 +39,7 @@ class Stack(nn.Module):
 
 
 def phi_of(model: Any, val: Any, x: Tensor, y: Tensor, lang: Tensor, **settings: Any) -> Any:
-    tracker = IRDS(model, LANGUAGES, val=val, every=1, options=OPTIONS, **settings)
+    tracker = tracker_of(model, val, **settings)
     tracker.backward(loss_of(model), x, y, lang, step=0)
     tracker.commit(lr=1.0)
     return tracker.ledger.phi
@@ -76,9 +73,9 @@ def test_the_other_order_without_a_word_is_found_out(val: Any) -> None:
     """Unless as many sequences as tokens come, it is seen by the shape; and then by changing one sequence."""
     x, y, lang = batch((2, 2, 1, 2))
     model = Stack(True).double()
-    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="exact", options=OPTIONS)
+    tracker = tracker_of(model, val, engine="exact")
     tracker.backward(loss_of(model), x, y, lang, step=0)
     assert "up.weight" in (tracker.engine.fallback or ""), "their gradients take a pass a language"
-    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="exact", options=OPTIONS, loss_fn=loss_of(model))
+    tracker = tracker_of(model, val, engine="exact", loss_fn=loss_of(model))
     with pytest.raises(CoverageError, match=r"not covered: .*up\.weight"), tracker.watch(lang, step=0):
         loss_of(model)(x, y).mean().backward()

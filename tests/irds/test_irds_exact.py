@@ -1,4 +1,5 @@
-"""The instrument against K + K separate backward passes, and against training without it."""
+"""The instrument against K + K separate backward passes, against training without it, and against exact enumeration of
+the one-step payoff."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np  # noqa: E402
 from irds_models import (  # noqa: E402
-    LANGUAGES,
     batch,
+    compared,
     dot,
     gradient,
     loss_of,
@@ -18,21 +20,13 @@ from irds_models import (  # noqa: E402
     mean_losses,
     naive_gram,
     relative,
+    tracker_of,
     training_parts,
 )
-from shapleymix_irds import IRDS, Options  # noqa: E402
 
-GROUPS = {
-    "equal": (2, 2, 2, 2),
-    "unequal": (1, 4, 2, 3),
-    "empty": (3, 0, 2, 0),
-    "one language": (0, 5, 0, 0),
-}
-OPTIONS = Options(val_sequences=3, measure_sequences=3)
+from shapleymix.game.exact import exact_shapley  # noqa: E402
 
-
-def tracker_of(model: Any, val: Any, **options: Any) -> IRDS:
-    return IRDS(model, LANGUAGES, val=val, **({"every": 1, "options": OPTIONS} | options))
+GROUPS = {"equal": (2, 2, 2, 2), "unequal": (1, 4, 2, 3), "empty": (3, 0, 2, 0), "one language": (0, 5, 0, 0)}
 
 
 def plain_gradients(model: Any, loss_fn: Any, x: Any, y: Any) -> list[Any]:
@@ -83,16 +77,8 @@ def test_accumulated_and_clipped_steps_are_exact(val: Any) -> None:
 
 
 def test_activation_checkpointing_is_exact(val: Any) -> None:
-    model = make_model(checkpointed=True).double()
-    loss_fn = loss_of(model)
-    x, y, lang = batch((1, 4, 0, 3))
-    truth = naive_gram(model, loss_fn, x, y, lang, val)
-    expected = plain_gradients(model, loss_fn, x, y)
-    tracker = tracker_of(model, val, engine="exact")
-    tracker.backward(loss_fn, x, y, lang, step=0)
-    assert all(relative(p.grad, g) < 1e-10 for p, g in zip(model.parameters(), expected, strict=True))
-    tracker.commit(lr=1.0)
-    assert relative(tracker.ledger.phi, truth) < 1e-10
+    tracker = tracker_of(make_model(checkpointed=True).double(), val, engine="exact")
+    assert max(compared(tracker, *batch((1, 4, 0, 3)))) < 1e-10
 
 
 def test_bf16_autocast_agrees_to_its_precision(val: Any) -> None:
@@ -110,7 +96,6 @@ def test_bf16_autocast_agrees_to_its_precision(val: Any) -> None:
     with torch.no_grad():
         assert relative(loss, loss_fn(x, y).sum() / (y != -100).sum()) < 1e-3
     for parameter, grad in zip(model.parameters(), expected, strict=True):
-        assert parameter.grad is not None
         assert parameter.grad.dtype == torch.float32
         assert relative(parameter.grad, grad) < 2e-2
     tracker.commit(lr=1.0)
@@ -131,3 +116,35 @@ def test_a_pair_of_losses_trains_on_one_and_measures_the_other(val: Any) -> None
     assert relative(tracker.ledger.phi, truth) < 1e-10
     with torch.no_grad():
         assert relative(loss, loss_fn(x, y).sum() / tokens) < 1e-10
+
+
+def enumerated(model: Any, loss_fn: Any, x: Any, y: Any, lang: Any, val: Any, lr: float) -> Any:
+    """Shapley values (K, K) of `u_j(S) = l_j(w) - l_j(w - lr sum_{r in S} g_r)` over all 16 coalitions."""
+    g = training_parts(model, loss_fn, x, y, lang, float((y != -100).sum()), 4)
+    before = [p.detach().clone() for p in model.parameters()]
+
+    def losses(coalition: int) -> Any:
+        with torch.no_grad():
+            for k, (parameter, start) in enumerate(zip(model.parameters(), before, strict=True)):
+                moved = sum((g[r][k] for r in range(4) if coalition >> r & 1), torch.zeros_like(start))
+                parameter.copy_(start - lr * moved)
+            return torch.stack(mean_losses(model, loss_fn, val)).numpy()
+
+    payoffs = np.stack([losses(0) - losses(s) for s in range(16)])
+    losses(0)
+    return exact_shapley(payoffs)
+
+
+def test_errors_shrink_with_the_learning_rate(val: Any) -> None:
+    """Values are of first order: ten times less learning rate, ten times less error."""
+    model = make_model().double()
+    loss_fn, found = loss_of(model), []
+    x, y, lang = batch((2, 1, 3, 2))
+    for lr in (0.1, 0.01):
+        truth = enumerated(model, loss_fn, x, y, lang, val, lr)
+        tracker = tracker_of(model, val)
+        tracker.backward(loss_fn, x, y, lang, step=0)
+        tracker.commit(lr=lr)
+        found.append(relative(tracker.ledger.phi, truth))
+    assert found[1] < 0.05
+    assert 7 < found[0] / found[1] < 14

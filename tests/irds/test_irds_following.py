@@ -1,4 +1,5 @@
-"""`follow`: what an optimiser gets is measured, against the naive reference and the step that was really taken."""
+"""`follow`: what an optimiser gets is measured, against the naive reference and the step that was really taken;
+learning rates are those of parameter groups, each times its own products."""
 
 from __future__ import annotations
 
@@ -10,14 +11,84 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from following_tools import OPTIONS, sgd, step_once, tracked  # noqa: E402
-from irds_models import LANGUAGES, batch, loss_of, make_model, relative  # noqa: E402
+from following_tools import COUNTS, groups_of, sgd, step_once, tracked  # noqa: E402
+from irds_models import (  # noqa: E402
+    batch,
+    gradient,
+    loss_of,
+    make_model,
+    mean_losses,
+    relative,
+    sketched,
+    tracker_of,
+    training_parts,
+)
 from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from shapleymix_irds.errors import NonFiniteError, TrackerError  # noqa: E402
-from test_irds_rates import COUNTS, groups_of, truth_of  # noqa: E402
-from torch import nn  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
 from tests.irds.training import on_two_ranks  # noqa: E402
+
+
+def truth_of(model: Any, lrs: list[float], val: Any, sides: Any = None) -> Tensor:
+    """Sum over groups of lr_g <h_j, g_i>_g, brought to a tracker's sides if they are given."""
+    model = make_model().double() if model is None else model
+    loss_fn, (x, y, lang) = loss_of(model), batch(COUNTS)
+    rate = {id(p): lr for group, lr in zip(groups_of(model), lrs, strict=True) for p in group}
+    rates = [rate[id(p)] for p in model.parameters()]
+    g = training_parts(model, loss_fn, x, y, lang, float((y != -100).sum()), 4)
+    h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, val)]
+    if sides is not None:
+        g, h = ([sketched(each, model, sides) for each in parts] for parts in (g, h))
+    return torch.tensor(
+        [[sum(r * float((u * v).sum()) for r, u, v in zip(rates, a, b, strict=True)) for b in h] for a in g],
+        dtype=torch.float64,
+    )
+
+
+def measured(lrs: list[float], val: Any, **settings: Any) -> IRDS:
+    """One step of an optimiser that is followed."""
+    model: Any = make_model().double()
+    optimizer = sgd(model, lrs)
+    tracker = tracked(model, val, optimizer, **settings)
+    tracker.backward(loss_of(model), *batch(COUNTS), step=0)
+    optimizer.step()
+    return tracker
+
+
+def by_hand(lr: float, val: Any) -> IRDS:
+    """The same with one rate, committed by the loop."""
+    model: Any = make_model().double()
+    tracker = tracker_of(model, val)
+    tracker.backward(loss_of(model), *batch(COUNTS), step=0)
+    tracker.commit(lr=lr)
+    return tracker
+
+
+@pytest.mark.parametrize("lrs", [[0.3, 0.02, 0.9], [0.1, 0.0, 0.1], [0.0, 0.0, 0.0], [0.2, 0.2, 0.2]], ids=str)
+def test_each_group_has_its_own_rate(lrs: list[float], val: Any) -> None:
+    truth = truth_of(None, lrs, val)
+    assert relative(measured(lrs, val).ledger.phi, truth) < 1e-10
+    if lrs == [0.2] * 3:
+        assert relative(by_hand(0.2, val).ledger.phi, truth) < 1e-10
+
+
+def test_groups_keep_their_sketches_apart(val: Any) -> None:
+    """Right on the average; frozen groups add no noise."""
+    for lrs in ([0.3, 0.02, 0.9], [0.0, 0.02, 0.0]):
+        truth = truth_of(None, lrs, val)
+        drawn = [Options(val_sequences=3, seed=seed, side=2) for seed in range(16)]
+        few = [torch.as_tensor(measured(lrs, val, engine="sketch", options=each).ledger.phi) for each in drawn]
+        spread = torch.stack(few).std(0) / 16**0.5
+        assert ((torch.stack(few).mean(0) - truth).abs() < 4 * spread + 1e-12).all()
+
+
+def test_rates_of_halves_where_there_is_no_validation_set(val: Any) -> None:
+    """Equal rates give what one rate gives; a rate of 0 takes its parameters out."""
+    one = by_hand(0.2, None).ledger
+    assert relative(measured([0.2, 0.2, 0.2], None).ledger.phi, one.phi) < 1e-12
+    parts = [measured(lrs, None).ledger.phi for lrs in ([0.2, 0, 0], [0, 0.2, 0], [0, 0, 0.2])]
+    assert relative(sum(parts), one.phi) < 1e-12
 
 
 @pytest.mark.parametrize("engine", ["exact", "sketch"])
@@ -48,7 +119,6 @@ def test_rates_and_clipping_are_read_from_the_optimiser(engine: Any, val: Any, m
 def by_group(model: Any) -> None:
     for number, group in enumerate(groups_of(model)):
         for parameter in group:
-            assert parameter.grad is not None
             parameter.grad *= (0.5, 0.25, 1.0)[number]
 
 
@@ -89,7 +159,7 @@ def test_accumulation_and_steps_that_are_not_evaluated(val: Any) -> None:
     for follows in (False, True):
         model: Any = make_model().double()
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-        tracker = IRDS(model, LANGUAGES, val=val, every=3, options=OPTIONS)
+        tracker = tracker_of(model, val, every=3)
         if follows:
             tracker.follow(optimizer)
         for step in range(9):

@@ -98,7 +98,6 @@ def test_validation_examples_have_the_loss_that_the_model_gives_them_alone() -> 
         "fr": [{"input_ids": [0, 8, 9], "attention_mask": [0, 1, 1]}],
     }
     val = validation_of(by_name)
-    assert val is not None
     for name, (x, y) in val.items():
         found = causal_loss(model)(x, y)
         for loss, example, labels in zip(found, by_name[name], y, strict=True):

@@ -34,7 +34,6 @@ def test_the_log_gives_the_matrix_again(tmp_path: Path) -> None:
     assert np.array_equal(ledger.phi, loop.tracker.ledger.phi)
     assert np.array_equal(ledger.stderr, loop.tracker.ledger.stderr)
     read = read_transfer(tmp_path / "sv.parquet")
-    assert read.sv is not None
     assert np.allclose(read.sv, ledger.phi, rtol=1e-12)
 
 

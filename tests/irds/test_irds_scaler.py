@@ -8,10 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from following_tools import step_once, tracked, truth  # noqa: E402
+from following_tools import groups_of, step_once, tracked, truth  # noqa: E402
 from irds_models import batch, loss_of, make_model, relative  # noqa: E402
 from shapleymix_irds import IRDS  # noqa: E402
-from test_irds_rates import groups_of  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.amp.grad_scaler import GradScaler  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""What tests of sweeps share: the command line in this process, and launchers as processes of their own."""
+"""What tests of sweeps share: launchers as processes of their own."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cli_tools import Run, runner
 from sweep_tools import start
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    return runner(capsys)
 
 
 @pytest.fixture

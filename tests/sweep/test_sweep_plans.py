@@ -92,10 +92,7 @@ def test_random_mixtures_scatter_around_their_mean_within_bounds(concentration: 
             random_mixtures(sources=("a", "b"), **wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [("run,p_a,p_b\nx,0.7,0.7\n", 1), ("run,N,D\nx,1,2\n", None), ("", None)],
-)
+@pytest.mark.parametrize(("text", "line"), [("run,p_a,p_b\nx,0.7,0.7\n", 1), ("run,N,D\nx,1,2\n", None), ("", None)])
 def test_a_table_that_holds_no_mixtures_is_refused_by_its_name(tmp_path: Path, text: str, line: int | None):
     path = tmp_path / "mix.csv"
     path.write_text(text)
@@ -258,12 +255,6 @@ def test_listed_mixtures_become_a_grid_of_runs(run: Run, fixtures: Path):
     assert {one.name for one in plan.runs} == set(table.names)
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        ("--random 3 --caps a=.4", 0),
-        ("--controlled c", 2),
-    ],
-)
+@pytest.mark.parametrize(("words", "code"), [("--random 3 --caps a=.4", 0), ("--controlled c", 2)])
 def test_what_is_asked_of_listed_mixtures_must_fit(run: Run, words: str, code: int):
     assert run(f"plan mixtures --sources a,b {words}").code == code

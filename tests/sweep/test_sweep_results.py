@@ -51,7 +51,6 @@ def test_what_a_log_leaves_out_the_plan_knows(plan: Plan):
     log = collect([state_of(plan)])
     np.testing.assert_array_equal(log.p, [[1, 0], [0.5, 0.5]])
     assert (log.N.tolist(), log.D.tolist()) == ([1100, 1000], [2048, 2000]), "as realised"
-    assert log.unique is not None
     np.testing.assert_array_equal(log.unique, [[500, np.nan], [np.nan, np.nan]])
     wanted = {"a": [2, np.nan], "b": [np.nan, 2], "c": [np.nan, 1.5]}
     np.testing.assert_array_equal(log.loss.T, [wanted[name] for name in log.targets])

@@ -32,7 +32,6 @@ globalThis.document = {
 def data_of(page: Page) -> Any:
     """What the page's script is given."""
     found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page.html, re.DOTALL)
-    assert found is not None
     return json.loads(found[1])
 
 
@@ -44,8 +43,7 @@ def answers(page: Page, moves: list[dict[str, Any]]) -> list[dict[str, Any]]:
     script = "\n".join((web / name).read_text(encoding="utf-8") for name in ("solver.js", "page.js"))
     body = """
     const found = MOVES.map((move) => {
-      asked = { ...start(), ...move };
-      refresh();
+      ask({ ...data.start, ...move });
       return documentOf();
     });
     console.log(JSON.stringify(found));

@@ -23,15 +23,14 @@ function sized(value) {
   return `${parseFloat((value / unit[0]).toPrecision(4))}${unit[1]}`;
 }
 
-const start = () => ({ ...data.start, weights: [...data.start.weights], caps: [...data.start.caps] });
-let [asked, answer, all] = [start(), null, false];
+let [asked, answer] = [data.start, null];
 const [pins, opened] = [[], new Set()];
 
 /** A law at a size and a number of tokens of the grid. */
 const lawAt = ({ n, d }) => ({ ...data.shared, ...data.budgets[n * data.tokens.length + d] });
 
-/** The law, the weights of the mean and the bounds at what is asked; a reason where there is no mixture. */
-function posed({ n, d, weights, caps }) {
+/** What is asked, solved: with the law, the weights of the mean and the bounds; a reason where there is no mixture. */
+function solved({ n, d, weights, caps }) {
   const law = lawAt({ n, d });
   if (law.reason) return { reason: law.reason };
   const total = sum(weights);
@@ -42,7 +41,8 @@ function posed({ n, d, weights, caps }) {
   law.own.forEach((i, j) => {
     if (i >= 0 && w[j] > 0) lower[i] = Math.max(lower[i], Math.min(law.edge[j], upper[i]));
   });
-  return { law, w, lower, upper, reason: infeasible(lower, upper, data.sources) };
+  const reason = infeasible(lower, upper, data.sources);
+  return reason ? { reason } : { law, w, lower, upper, ...solve(law, w, lower, upper) };
 }
 
 /** What lies outside of what was fitted, at most three things. */
@@ -88,21 +88,18 @@ function lossesOf({ law, w, p, upper, losses }) {
 
 /** A slider beside a number that may also be typed, of one weight or cap; what is typed stays as it is. */
 function control(label, values, i, most) {
-  const show = (from) => [slider, number].forEach((one) => one !== from && (one.value = String(asked[values][i])));
-  const changed = (event) => {
-    const typed = Number(event.target.value),
-      valid = event.target.value.trim() !== "" && typed >= 0 && (most === 1 ? typed <= 1 : Number.isFinite(typed));
-    number.setAttribute("aria-invalid", String(!valid));
-    if (!valid) return;
-    asked[values][i] = typed;
-    if (typed > Number(slider.max)) slider.max = String(typed);
-    show(event.target);
-    refresh();
+  const input = ({ target }) => {
+    if (!target.checkValidity()) return;
+    ask({ ...asked, [values]: asked[values].map((value, place) => (place === i ? Number(target.value) : value)) });
   };
-  const shared = { min: "0", step: "any", input: changed };
+  const shared = { min: "0", step: "any", input, required: true };
   const slider = make("input", { ...shared, type: "range", max: String(most), "aria-label": label });
-  const number = make("input", { ...shared, type: "number", "aria-label": `${label}, as a number` });
-  controls.push(show);
+  const highest = most === 1 ? "1" : null; // a weight may be typed that is higher than the slider goes
+  const number = make("input", { ...shared, type: "number", max: highest, "aria-label": `${label}, as a number` });
+  controls.push(() => {
+    slider.max = String(Math.max(most, asked[values][i]));
+    for (const one of [slider, number]) if (one !== document.activeElement) one.value = String(asked[values][i]);
+  });
   return [slider, number];
 }
 
@@ -110,18 +107,13 @@ function control(label, values, i, most) {
 function stepped(label, values, key) {
   const told = make("output"),
     most = String(values.length - 1);
-  const set = (event) => {
-    asked[key] = Number(event.target.value);
-    show();
-    refresh();
-  };
-  const slider = make("input", { type: "range", min: "0", max: most, step: "1", input: set, "aria-label": label });
-  const show = () => {
+  const input = ({ target }) => ask({ ...asked, [key]: Number(target.value) });
+  const slider = make("input", { type: "range", min: "0", max: most, step: "1", input, "aria-label": label });
+  controls.push(() => {
     slider.value = String(asked[key]);
     told.textContent = sized(values[asked[key]]);
     slider.setAttribute("aria-valuetext", told.textContent);
-  };
-  controls.push(show);
+  });
   return make("label", { class: "control" }, make("span", {}, label), slider, told);
 }
 
@@ -151,39 +143,35 @@ function barOf(value, cap, top) {
   return make("svg", { class: "strip", ...shape }, ...parts);
 }
 
-/** The ratios by size, of parents their sums, which open; of many rows the small ones as one, until all are asked for. */
+/** The ratios by size, those of a parent and of many rows the small ones as their sum, which opens. */
 function ratiosOf({ p, upper }) {
   const share = (places) => sum(places.map((i) => p[i])),
     bySize = (rows) => [...rows].sort((a, b) => share(b[1]) - share(a[1])),
     order = bySize(data.rows),
-    few = all || order.length <= MOST ? order : order.filter(([, places]) => share(places) >= SMALL),
-    left = order.filter((row) => !few.includes(row)),
+    small = order.length > MOST ? order.filter(([, places]) => share(places) < SMALL) : [],
+    large = order.filter((row) => !small.includes(row)),
     top = Math.max(...order.map(([, places]) => share(places)));
   const cells = (name, places) => {
     const [ratio, known] = [share(places), places.map((i) => data.available[i])],
       epochs = known.every(Boolean) ? ((ratio * data.tokens[asked.d]) / sum(known)).toFixed(2) : "–";
     return [name, ratio.toFixed(4), barOf(ratio, places.length > 1 ? 1 : upper[places[0]], top), epochs];
   };
-  const rows = few.flatMap(([name, places]) => {
-    if (places.length === 1) return [cells(name, places)];
-    const [id, open] = [`parent-${name}`, opened.has(name)],
+  const folded = (id, name, places) => {
+    if (places.length < 2) return places.map((i) => cells(data.sources[i], [i]));
+    const open = opened.has(id),
       inner = open ? bySize(places.map((i) => [data.sources[i], [i]])) : [];
     const click = () => {
-      if (!opened.delete(name)) opened.add(name);
-      refresh();
+      if (!opened.delete(id)) opened.add(id);
+      showAnswer();
       document.getElementById(id).focus();
     };
-    const head = make("button", { type: "button", id, "aria-expanded": String(open), click }, `${name}, in all`);
+    const head = make("button", { type: "button", id, "aria-expanded": String(open), click }, name);
     return [cells(head, places), ...inner.map((row) => cells(...row))];
-  });
-  if (left.length) rows.push(cells(`${left.length} others`, left.flatMap(([, places]) => places)));
-  const table = tableOf("The best mixture", ["source", "ratio", "", "epochs"], rows);
-  if (order.length <= MOST) return [table];
-  const flip = () => {
-    all = !all;
-    refresh();
   };
-  return [table, make("button", { type: "button", click: flip }, all ? "Fold small sources" : "Show all sources")];
+  const rows = large.flatMap(([name, places]) => folded(`parent-${name}`, `${name}, in all`, places)),
+    others = small.flatMap(([, places]) => places);
+  rows.push(...folded("small", `${others.length} small ones, in all`, others));
+  return tableOf("The best mixture", ["source", "ratio", "", "epochs"], rows);
 }
 
 /** What other mixtures have at this budget, in the same ratios. */
@@ -207,15 +195,16 @@ function showAnswer() {
   objective.textContent = `Mean loss ${mean.toFixed(4)} ${data.unit}. ${proof}`;
   warned.replaceChildren(...warningsOf(asked, p).map((text) => make("li", {}, text)));
   const targets = data.targets.map((name, j) => [name, losses[j]?.toFixed(4) ?? "–", parseFloat(w[j].toPrecision(4))]);
-  const parts = [...ratiosOf(answer), tableOf(`Predicted losses, ${data.losses}`, ["target", "loss", "weight"], targets)];
+  const parts = [ratiosOf(answer), tableOf(`Predicted losses, ${data.losses}`, ["target", "loss", "weight"], targets)];
   const heads = ["mixture", "mean loss", "gain over it"];
   if (data.rivals.length) parts.push(tableOf("Other mixtures at this budget", heads, rivalsOf(answer)));
   shown.replaceChildren(...parts);
 }
 
-function refresh() {
-  answer = posed(asked);
-  if (!answer.reason) answer = { ...answer, ...solve(answer.law, answer.w, answer.lower, answer.upper) };
+function ask(question) {
+  asked = question;
+  answer = solved(asked);
+  controls.forEach((show) => show());
   showAnswer();
   command.textContent = commandOf(asked);
 }
@@ -228,12 +217,6 @@ function pin() {
   const [N, D] = [data.sizes[asked.n], data.tokens[asked.d]].map(sized);
   pins.push([`${pins.length + 1}: N = ${N}, D = ${D}`, answer.objective.toFixed(4), ratios]);
   pinned.replaceChildren(tableOf("Pinned answers", ["answer", "mean loss", "largest ratios"], pins));
-}
-
-function reset() {
-  asked = start();
-  controls.forEach((show) => show());
-  refresh();
 }
 
 /** The answer as JSON: what was asked, and what was found. */
@@ -283,9 +266,9 @@ document.getElementById("panel").append(
     button("copy", "Copy the command", () => copy(command.textContent)),
     button("copy-json", "Copy the answer as JSON", () => copy(JSON.stringify(documentOf(), null, 1))),
     button("pin", "Pin this answer", pin),
-    button("reset", "Reset", reset),
+    button("reset", "Reset", () => ask(data.start)),
     said,
     pinned,
   ),
 );
-reset();
+ask(data.start);

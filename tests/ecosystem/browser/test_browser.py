@@ -75,6 +75,18 @@ def test_a_parent_opens_to_its_sources_and_keeps_the_focus(page: Any, fit: sm.Fi
     assert rows.count() == 2
 
 
+def test_what_is_typed_wrongly_is_marked_and_reset_begins_again(page: Any) -> None:
+    first, typed = answer(page), page.get_by_role("spinbutton", name="cap of ja, as a number", exact=True)
+    for wrong in ("2", "-1", ""):
+        typed.fill(wrong)
+        assert typed.evaluate("box => box.matches(':invalid')")
+        assert answer(page) == first
+    typed.fill("0.050")
+    assert (answer(page)["caps"]["ja"], typed.input_value()) == (0.05, "0.050")
+    page.click("#reset")
+    assert answer(page) == first
+
+
 def answer(page: Any) -> dict[str, Any]:
     """What the page copies as JSON."""
     page.wait_for_timeout(100)

@@ -169,7 +169,6 @@ def outcome(case: Case, rank: int, ranks: int) -> dict[str, Any]:
     expected = weights(fit(case, [before], rank))
     found = weights(fit(case, [irds], rank))
     worst = [name for name in expected if not torch.equal(found[name], expected[name])]
-    assert irds.tracker is not None
     truth = naive(case, before.states, ranks).tolist()
     return {"worst": worst, "phi": irds.tracker.ledger.phi.tolist(), "truth": truth}
 

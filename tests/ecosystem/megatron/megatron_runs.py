@@ -119,10 +119,7 @@ def made(case: Case) -> tuple[DistributedDataParallel, Any]:
     """The model, wrapped, and its optimiser."""
     inner: nn.Module = bare(case)
     config: TransformerConfig = inner.config  # type: ignore[assignment]
-    wrapping = DistributedDataParallelConfig(
-        use_distributed_optimizer=case.scattered,
-        bucket_size=400,
-    )
+    wrapping = DistributedDataParallelConfig(use_distributed_optimizer=case.scattered, bucket_size=400)
     model = DistributedDataParallel(config, wrapping, inner)
     settings = OptimizerConfig(
         optimizer="adam",
