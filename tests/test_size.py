@@ -21,7 +21,7 @@ CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes 
     "shapleymix/game": 432,
     "shapleymix/laws": 1_336,
     "shapleymix/fitting": 3_578,
-    "shapleymix/mixing": 2_426,
+    "shapleymix/mixing": 2_427,
     "shapleymix/planning": 440,
     "adapters/shapleymix_io": 1_518,
     "adapters/shapleymix_irds": 4_519,

@@ -257,8 +257,9 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], li
     if held.any():
         names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
         found.append(f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough.")
-    if shut := [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == "anchor"]:
-        found.append(f"The anchor has none of {listed(shut)}: a pull towards it shuts them out.")
+    if one.goal.anchor is not None and (one.goal.anchor == 0).any():
+        shut = listed([within.sources[i] for i in np.flatnonzero(one.goal.anchor == 0).tolist()])
+        found.append(f"The anchor has none of {shut}: a pull towards it shuts them out.")
     epochs = epochs_of(p, one.surface.available, one.surface.D)
     low, high = spread * epochs / np.maximum(p, 1e-300)
     often = [
