@@ -13,7 +13,7 @@ import shapleymix as sm
 from shapleymix.planning.design import NOISE, choose, features
 
 FIVE = Path(__file__).parents[1] / "fixtures" / "multilingual5_runs.csv"
-NAMES = ("en", "de", "fr", "zh", "ja")
+NAMES, FAMILIES = ("en", "de", "fr", "zh", "ja"), FIVE.with_name("multilingual5_languages.csv")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_the_choice_is_near_the_best_of_all(seed: int) -> None:
 
 BOUNDS: list[dict[str, Any]] = [
     {"caps": {"zh": 0.3}, "floors": 0.05},
-    {"groups": ["en+de<=0.5", "zh+ja>=0.2"]},
+    {"groups": ["en+de<=0.5", "zh+ja>=0.2"], "languages": FAMILIES, "keep_within": "Germanic", "kept": "uniform"},
     {"fix": {"en": 0.25}},
     {"near": "uniform", "within": 0.3},
     {"near": "uniform", "within": 0.05, "distance": "kl"},

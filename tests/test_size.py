@@ -17,7 +17,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes and olmix took some 430 of them
     "shapleymix/[edfrs]*.py": 775,
-    "shapleymix/tables": 1_353,
+    "shapleymix/tables": 1_359,
     "shapleymix/game": 432,
     "shapleymix/laws": 1_336,
     "shapleymix/fitting": 3_578,
@@ -26,7 +26,7 @@ CEILINGS = {  # code lines of Python; parents, begun runs, bits a byte, recipes 
     "adapters/shapleymix_io": 1_518,
     "adapters/shapleymix_irds": 4_519,
     "adapters/shapleymix_sweep": 730,
-    "cli/shapleymix_cli": 1_663,
+    "cli/shapleymix_cli": 1_665,
     "cli/shapleymix_view": 983,
     "tests": 15_999,
 }

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 GAME = "shapleymix plan game --sources a,b -N tiny=23712 -D 100k -o game.jsonl"
 BARE: dict[str, Any] = {"is_flag": False, "flag_value": ""}
 """What makes the value of an option one that may be left out."""
-BOUNDS = ("caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups")
+BOUNDS = (
+    "caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups", "keep_within", "kept",
+)  # fmt: skip
 PLACEHOLDERS = "{mixture} {sources} {p_en} {N} {model} {D} {seed} {learning_rate} {batch_tokens} {name} {out} {id}"
 
 

@@ -165,7 +165,8 @@ def design(
     seed : int
         Seed of the random mixtures.
     **bounds : see `problem`
-        caps, floors, fix, languages, available, max_epochs, min_tokens, groups, near, within, distance.
+        caps, floors, fix, languages, available, max_epochs, min_tokens, groups, keep_within, kept, near, within,
+        distance.
 
     Raises
     ------
