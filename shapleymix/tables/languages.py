@@ -184,11 +184,10 @@ def unit_of(given: str, table: Languages | None, targets: Sequence[str]) -> Unit
         return NATS
     size = column_of(table, "bytes_per_token", targets)
     if table is not None:  # of a language in parts, those of its parts in the mean
-        each, own = column_of(table, "bytes_per_token", table.names), own_data(table.names, targets)
-        own = own & np.isfinite(each)[:, None]
-        size = np.where(
-            np.isnan(size) & own.any(axis=0), np.nan_to_num(each) @ own / np.maximum(own.sum(axis=0), 1), size
-        )
+        each = column_of(table, "bytes_per_token", table.names)
+        own = own_data(table.names, targets) & np.isfinite(each)[:, None]
+        mean = np.nan_to_num(each) @ own / np.maximum(own.sum(axis=0), 1)
+        size = np.where(np.isnan(size) & (mean > 0), mean, size)
     faults = [
         Fault(f"the bytes per token of {target!r} are not known", hint="give a languages table with bytes_per_token")
         for target in np.array(targets)[np.isnan(size)].tolist()
