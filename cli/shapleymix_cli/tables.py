@@ -101,7 +101,8 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool, g
         raise UsageError("B and --game are two comparisons", hint="ask for one at a time")
     if game is not None:
         score = coalition_game(read_log(out, [game])).datamodelling_score(first)
-        out.emit(score, lambda: section(score.headline(), score.columns()))
+        ranks = {"target": score.targets, "spearman": score.spearman.tolist()}
+        out.emit(score, lambda: section(score.headline(), ranks))
         return
     if reference is None:
         out.emit(first, lambda: _matrix_view(first))

@@ -262,7 +262,7 @@ class Believed:
 
     def only(self, targets: IntArray) -> Believed:
         """The same for some targets alone."""
-        return Believed(*(None if value is None else value[targets] for value in vars(self).values()))
+        return replace(self, **{name: value[targets] for name, value in vars(self).items() if value is not None})
 
     def prior(self, target: IntArray, alone: FloatArray, draws: FloatArray | None = None) -> Prior:
         """The pull on each problem's unknowns, given its target (Q,) and the weight (Q,) of one run, of 1 for all.
@@ -273,14 +273,15 @@ class Believed:
             Standard normal draws that move the centres: then a replicate is as unsure as what is believed.
         """
         center, spread, kin, ties = self.center[target], self.spread[target], self.kin[target], None
-        if self.apart is not None and kin.any():
+        apart = None if self.apart is None or not kin.any() else self.apart[target]
+        if apart is not None:
             root = self.noise[target] * np.sqrt(kin * alone)
-            ties = self.apart[target] * root[:, None, None] / spread[:, :, None]
+            ties = apart * root[:, None, None] / spread[:, :, None]
         if draws is not None:
             moved = np.where(np.isfinite(spread), spread, 0.0) * draws
-            if ties is not None:
+            if apart is not None:
                 alike = 1 - 1 / np.sqrt(1 + kin)  # of the spread between siblings is taken by what makes them alike
-                moved = moved - alike[:, None] * np.einsum("qpr,qr->qp", self.apart[target], moved)
+                moved = moved - alike[:, None] * np.einsum("qpr,qr->qp", apart, moved)
             center = center + moved
         return Prior(center, (self.noise[target] ** 2 * alone)[:, None] / spread**2, ties)
 

@@ -117,7 +117,7 @@ class Game:
         if values is None:
             raise UsageError("the matrix has normalised values alone: they have no signs to add up", hint="give its sv")
         earned = zip((self.members @ values).T, self.payoffs.T, strict=True)
-        ranks = [float(spearmanr(told, trained).statistic) for told, trained in earned]
+        ranks = [float(spearmanr(told, trained)[0]) for told, trained in earned]  # pyright: ignore[reportArgumentType]
         return DatamodellingScore(self.targets, np.array(ranks), len(self.masks))
 
     def missing(self, limit: int | None = None) -> tuple[str, ...]:
