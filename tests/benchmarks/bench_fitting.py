@@ -132,11 +132,11 @@ def bench_ablation() -> None:
             (learned_base.LearnedBase, "knobs", {name: one[: 9 if name == "u" else 1] for name, one in knobs.items()}),
         ),
         "parts of a language are its own data": (
-            [drawn(nested, runs) for runs in (6, 12, 24)],
+            [drawn(nested, runs, 4 * ABLATED) for runs in (6, 12, 24)],
             (learned_base, "own_data", lambda sources, targets: np.equal.outer(sources, targets)),
         ),
         "siblings act alike": (
-            [drawn(log, runs) for log, counts in parents for runs in counts],
+            [drawn(log, runs, ABLATED * (4 if log is nested else 1)) for log, counts in parents for runs in counts],
             (learned_base.LearnedBase, "knobs", knobs | {"kin": (0.0,)}),
         ),
         "growth of own data's help": ([smaller(log) for log in several], (learned_base, "GROWTH", 1e-6)),
@@ -156,9 +156,9 @@ Split = tuple[sm.RunLog, sm.RunLog]
 """Rows to fit, and rows to predict."""
 
 
-def drawn(log: sm.RunLog, runs: int) -> list[Split]:
+def drawn(log: sm.RunLog, runs: int, draws: int = ABLATED) -> list[Split]:
     """So many random rows, and the others."""
-    orders = [np.random.default_rng(100 + draw).permutation(len(log)) for draw in range(ABLATED)]
+    orders = [np.random.default_rng(100 + draw).permutation(len(log)) for draw in range(draws)]
     return [(log.select(order[:runs]), log.select(order[runs:])) for order in orders]
 
 
