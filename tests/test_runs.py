@@ -85,7 +85,7 @@ def test_the_fixtures(fixtures):
     assert game.mixture_keys[0] == (0,) * 5
     assert game.mixture_keys[-1] == (2000,) * 5
     runs = read_runs(fixtures / "multilingual5_runs.csv")
-    assert len(runs) == 76
+    assert (len(runs), runs.notices, game.notices) == (76, (), ())
     assert len(set(runs.mixture_keys)) == 40
     assert runs.lines[[0, -1]].tolist() == [2, 77]
 

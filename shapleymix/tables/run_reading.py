@@ -167,12 +167,11 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
     p = _checked_ratios(sheet, roles, written, D, notices)
     if roles.ignored:
         notices.append(f"ignored the column{'s' * (len(roles.ignored) > 1)} {short(roles.ignored)}")
-    lone = [
-        short([name for name in one if name not in other])
-        for one, other in ((roles.sources, roles.losses), (roles.losses, roles.sources))
-    ]
-    if all(lone) and 2 * len({*roles.sources} & {*roles.losses}) >= max(len(roles.sources), len(roles.losses)):
-        notices.append(f"no loss is of {lone[0]}, and no ratio of {lone[1]}: is one a typo?")
+    alone = [name for name in roles.sources if name not in roles.losses]
+    unread = [name for name in roles.losses if name not in roles.sources]
+    shared = len(roles.sources) - len(alone)
+    if alone and unread and 2 * shared >= max(len(roles.sources), len(roles.losses)):
+        notices.append(f"no loss is of {short(alone)}, and no ratio of {short(unread)}: is one a typo?")
     limits, last = ([f"{prefix}{label}" for label in roles.sources] for prefix in (UNIQUE, LATE))
     log = RunLog(
         runs=sheet.texts("run") if "run" in sheet.columns else ("",) * sheet.rows,
