@@ -17,7 +17,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 775,
-    "shapleymix/tables": 1_358,
+    "shapleymix/tables": 1_357,
     "shapleymix/game": 432,
     "shapleymix/laws": 1_336,
     "shapleymix/fitting": 3_579,
@@ -26,11 +26,11 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_io": 1_518,
     "adapters/shapleymix_irds": 4_519,
     "adapters/shapleymix_sweep": 730,
-    "cli/shapleymix_cli": 1_666,
+    "cli/shapleymix_cli": 1_669,
     "cli/shapleymix_view": 983,
-    "tests": 16_000,
+    "tests": 15_999,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_789, 126, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_765, 126, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -198,7 +198,8 @@ class _Columns:
         named = {f"{PREFIXES[key]}{label}": one for key, part in parts.items() for label, one in part.items()}
         frame = pl.DataFrame({**ahead, **named, **columns})
         files, swarm = (*self.table.files, *self.how.files), self.table.swarm
-        swarm = swarm and replace(swarm, kl=swarm.kl * self._nats())
+        if swarm and self.how.unit == "bpb":
+            swarm = replace(swarm, bytes_per_token={name: self._bytes(name) for name in loss})
         return Imported(frame, self.table.origin, self.taken, tuple(self.notices), files, swarm)
 
     def _single(self, key: str) -> One | None:
@@ -311,16 +312,15 @@ class _Columns:
             for row in (values <= least).fill_null(False).arg_true():
                 message = f"the loss of {name} is {values[row]:g}, expected more than {least:g}"
                 self.table.fault(message, None, row)
-            nats[name] = values.log() if unit == "perplexity" else values * self._nats(name)
+            factor = math.log(2) * self._bytes(name) if unit in ("bits", "bpb") else 1.0
+            nats[name] = values.log() if unit == "perplexity" else values * factor
         self.notices += [f"losses were read as {unit}, and are nats now"] if unit != "nats" else []
         return nats
 
-    def _nats(self, target: str | None = None) -> float:
-        """Nats of a unit of a target's loss; without one in the mean of all."""
+    def _bytes(self, target: str) -> float:
+        """What the unit of a target's loss counts bits of: the bytes of a token, or the token itself."""
         known = self.how.bytes_per_token
-        sizes = known if isinstance(known, Mapping) else {target: known or 1.0}
-        size = float(np.mean([*sizes.values()])) if target is None else sizes[target]
-        return math.log(2) * size if self.how.unit in ("bits", "bpb") else 1.0
+        return known[target] if isinstance(known, Mapping) else known or 1.0
 
     def _with_losses(self, loss: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """The losses of rows that have one: crashed runs, and steps at which none was measured, are left out."""

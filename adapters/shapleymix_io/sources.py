@@ -15,7 +15,6 @@ import yaml
 from shapleymix.errors import DataError, Location, did_you_mean
 from shapleymix.files import Origin, read_once
 from shapleymix.tables.sheets import PARQUET, parquet_of, text_of
-from shapleymix.tables.words import format_size
 from shapleymix_io import tools
 from shapleymix_io.table import FILE, HIDDEN, LINE, Swarm, Table, flat, loaded, parse_csv, parse_json, table_of
 
@@ -155,15 +154,14 @@ def _said(config: Mapping[str, Any]) -> Swarm:
     """The priors of a configuration, and its constraints, pull and weights as options of `optimize`."""
     priors, limits, picked = (_part(config, name) for name in ("priors", "constraints", "filtering"))
     tokens, prior = (_numbers(priors.get(name)) for name in ("token_counts", "relative_sizes"))
-    options = {}
-    if limits.get("enabled") and limits.get("target_tokens"):
-        target = format_size(float(limits["target_tokens"]))
-        options = {"-D": target, "--max-epochs": f"{limits.get('repetition_factor', 5):g}"}
+    limited = limits.get("enabled") and limits.get("target_tokens")
+    options = {"--max-epochs": f"{limits.get('repetition_factor', 5):g}"} if limited else {}
     for option, name, called in (("--weights", "obj_weights", str), ("--fix", "fixed_weight", _leaf)):
         if found := _numbers(picked.get(name), called):
             options[option] = ",".join(f"{label}={value:.6g}" for label, value in found.items())
     kl = float(_part(config, "proposer").get("kl_reg") or 0)
-    return Swarm(tokens, prior, float(config.get("max_tokens") or math.nan), kl, options)
+    target = float(limits["target_tokens"]) if limited else math.nan
+    return Swarm(tokens, prior, float(config.get("max_tokens") or math.nan), target, kl, options)
 
 
 def _numbers(given: Mapping[str, Any] | None, called: Callable[[str], str] = _leaf) -> dict[str, float]:

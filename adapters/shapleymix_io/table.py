@@ -29,17 +29,22 @@ class Swarm:
     ----------
     tokens, prior : dict of str to float
         Unique tokens of each source, and ratios towards which the mixture is pulled; empty where it does not say.
-    D, kl : float
-        Tokens of each run (NaN where it does not say), and how strong the pull is, in the unit of the losses.
+    D, target, kl : float
+        Tokens of each run and of the run that they are for (NaN where it does not say), and how strong the pull is, in
+        the unit of the losses.
     options : dict of str to str
         Options of `optimize` that ask what the configuration asks.
+    bytes_per_token : dict of str to float
+        Of each target, where losses were read as bits a byte.
     """
 
     tokens: Mapping[str, float]
     prior: Mapping[str, float]
     D: float
+    target: float
     kl: float
     options: Mapping[str, str]
+    bytes_per_token: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

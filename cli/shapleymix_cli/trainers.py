@@ -48,9 +48,10 @@ def import_(
     mlruns, a server) or wandb:ENTITY/PROJECT.
 
     --map says which column is what: run=Name, 'loss=eval/loss/{lang}', p.en=w_en, N=97.6k, 'D=_step*512k'. {lang}
-    stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique, weight, split, seed; language,
-    or name and value, of a table with a row a language or number; languages (other names for them); ignore; unit
-    (nats, bits, bpb with bytes_per_token, perplexity, percent); ratio_unit (fraction, percent, weights); decimal.
+    stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique, weight, split, seed, tokenizer,
+    learning_rate, batch_tokens; language, or name and value, of a table with a row a language or number; languages
+    (other names for them); ignore; unit (nats, bits, bpb with bytes_per_token, perplexity); ratio_unit (fraction,
+    percent, weights); decimal.
     """
     from shapleymix_io.column_map import ColumnMap, toml_text
     from shapleymix_io.reading import imported, proposal
@@ -80,13 +81,16 @@ def import_(
 def _after_swarm(out: Output, swarm: Swarm, runs: sm.RunLog) -> list[str]:
     """Write the priors of a swarm beside its log, and the commands that ask what its configuration asks."""
     stem = os.path.splitext(str(out.path))[0]
-    budget = {"-N": runs.N.max(), "-D": runs.D.max()}
+    budget = {"-N": runs.N.max(), "-D": runs.D.max() if math.isnan(swarm.target) else swarm.target}
     exact = {name: size(one) if parse_size(size(one)) == one else f"{one:.0f}" for name, one in budget.items()}
     options = {**exact, **swarm.options}
-    if swarm.tokens:
+    if names := [*dict.fromkeys((*swarm.tokens, *swarm.bytes_per_token))]:
         options["--languages"] = f"{stem}.languages.csv"
-        table = {"language": list(swarm.tokens), "available_tokens": list(swarm.tokens.values())}
+        columns = {"available_tokens": swarm.tokens, "bytes_per_token": swarm.bytes_per_token}
+        table = {"language": names} | {column: [*map(known.get, names)] for column, known in columns.items() if known}
         write_table(table, options["--languages"], force=out.force)
+    if swarm.bytes_per_token:
+        options["--unit"] = "bpb"
     if swarm.kl:
         options |= {"--anchor": f"{stem}.prior.json" if swarm.prior else "natural", "--kl": f"{swarm.kl:.4g}"}
     if swarm.kl and swarm.prior:

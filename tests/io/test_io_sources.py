@@ -128,10 +128,10 @@ def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found.frame["p_health"].to_list() == pytest.approx(p["health"].to_list(), abs=1e-9)
     swarm = found.swarm
     assert (swarm.tokens, swarm.prior) == (config["priors"]["token_counts"], config["priors"]["relative_sizes"])
-    assert swarm.kl == pytest.approx(0.05 * nats)
+    assert (swarm.kl, swarm.bytes_per_token) == (0.05, dict.fromkeys(named, 4.2))
     weights = [float(one.partition("=")[2]) for one in swarm.options["--weights"].split(",")]
     assert weights == pytest.approx([7 / 52, 19 / 52, 26 / 52], abs=1e-6)
-    assert (swarm.options["-D"], swarm.options["--max-epochs"]) == ("6T", "4")
+    assert (swarm.target, swarm.options["--max-epochs"]) == (6e12, "4")
     monkeypatch.chdir(SWARM)
     assert imported(["fit.yaml"], ColumnMap.of(OWN)).frame.equals(found.frame), "its paths are of the working folder"
     assert "unit" in proposal([SWARM]).entries
