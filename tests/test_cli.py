@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 from cli_tools import Run, every_command
-from shapleymix_cli import console, making
+from shapleymix_cli import command_factory, console
 from shapleymix_cli.console import Output, Table, show
 from shapleymix_cli.main import COMMANDS, commands
 
@@ -87,7 +87,7 @@ def f(log: str, caps: Ratios | None = None, rate: float = 0.5, groups: Sequence[
 
 
 def test_options_are_those_of_a_signature() -> None:
-    made: dict[str, Any] = {str(one.name): one for one in making.options_of(f)}
+    made: dict[str, Any] = {str(one.name): one for one in command_factory.options_of(f)}
     assert list(made) == list(inspect.signature(f).parameters)
     assert made["caps"].help == "Highest ratios, such as en=0.3."
     assert made["caps"].multiple
@@ -96,8 +96,8 @@ def test_options_are_those_of_a_signature() -> None:
     assert made["many"].is_flag
     assert "0.5" in str(made["rate"].help)
     assert made["rate"].type.convert("243M", None, None) == 243e6
-    assert making.value_of(made["caps"], ("en=0.1", "de=0.2")) == "en=0.1,de=0.2"
-    assert making.value_of(made["groups"], ("a<=1",)) == ["a<=1"]
+    assert command_factory.value_of(made["caps"], ("en=0.1", "de=0.2")) == "en=0.1,de=0.2"
+    assert command_factory.value_of(made["groups"], ("a<=1",)) == ["a<=1"]
 
 
 def test_a_flag_is_the_keyword_of_the_library() -> None:

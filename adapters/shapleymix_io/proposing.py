@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from shapleymix_io.column_map import LANG, PREFIXES, SINGLE, ColumnMap, matches
+from shapleymix_io.readers import OLMIX
 from shapleymix_io.table import Table
-from shapleymix_io.tools import OLMIX
 
 _CUTS = re.compile(r"([/_.\-:| \[\]()]+)")
 _STEPS = {"step", "steps", "globalstep", "trainstep", "trainingstep", "iteration", "iterations", "iter"}

@@ -14,7 +14,7 @@ from shapleymix.errors import DataError, Location, UsageError, caution
 from shapleymix.files import Origin
 from shapleymix.tables.sheets import listed
 from shapleymix.tables.words import parse_size
-from shapleymix_io import tools
+from shapleymix_io import readers
 from shapleymix_io.column_map import LANG, LONG, PREFIXES, SINGLE, ColumnMap, Map, One, matches
 from shapleymix_io.proposing import Proposal, counts_steps, proposed, refuse_summaries
 from shapleymix_io.sources import Source, joined, opened, read_table
@@ -107,15 +107,15 @@ def gathered(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] =
 
 def with_usual(table: Table, how: ColumnMap) -> ColumnMap:
     """The map with what it leaves open as the table's tool calls it: nothing else is taken without being named."""
-    if table.kind not in tools.USUAL:
+    if table.kind not in readers.USUAL:
         return how
-    usual: dict[str, One] = {"run": "run", **tools.USUAL[table.kind]}
+    usual: dict[str, One] = {"run": "run", **readers.USUAL[table.kind]}
     if "D" in table.columns or usual.get("D") not in table.columns:
         usual.pop("D", None)
     if table.swarm and table.swarm.D == table.swarm.D:
         usual["D"] = table.swarm.D
     if "loss" in usual and not matches(str(usual["loss"]), table.columns):
-        usual["loss"] = tools.ONE_LOSS.get(table.kind, "loss")
+        usual["loss"] = readers.ONE_LOSS.get(table.kind, "loss")
     return replace(how, columns={**usual, **how.columns})
 
 
@@ -280,12 +280,12 @@ class _Columns:
         """A fault for all that a log needs and has not; D may be the sum of tokens."""
         there = {"N": "N" in columns, "D": "D" in columns or bool(found["tokens"])}
         there |= {"p": bool(found["p"] or found["tokens"]), "loss": bool(found["loss"])}
-        there |= {"unit": bool(self.how.unit) or self.table.kind != tools.OLMIX}
+        there |= {"unit": bool(self.how.unit) or self.table.kind != readers.OLMIX}
         lacking = [key for key, is_there in there.items() if not is_there]
         if lacking and not self.table.faults:
             pairs = " ".join(f"--map {key}=..." for key in lacking)
             hint = f"list the columns with --show, and map them: {pairs}; or join a table that has it (--join)"
-            if self.table.kind == tools.OLMIX:
+            if self.table.kind == readers.OLMIX:
                 pairs = " ".join(f"--map {_OLMIX_LACKS.get(key, f'{key}=...')}" for key in lacking)
                 hint = f"olmix's files do not say it; with the numbers of your runs, add {pairs}"
             self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=hint)

@@ -15,7 +15,7 @@ import yaml
 from shapleymix.errors import DataError, Location, did_you_mean
 from shapleymix.files import Origin, read_once
 from shapleymix.tables.sheets import PARQUET, parquet_of, text_of
-from shapleymix_io import tools
+from shapleymix_io import readers
 from shapleymix_io.table import FILE, HIDDEN, LINE, Swarm, Table, flat, loaded, parse_csv, parse_json, table_of
 
 Source = str | os.PathLike[str] | pl.DataFrame
@@ -40,7 +40,7 @@ def opened(sources: Sequence[Source]) -> Table:
     DataError
         If there is nothing to be read, it is no table, or tables are of different kinds.
     """
-    tables = tools.told_apart([_opened(one) for one in sources])
+    tables = readers.told_apart([_opened(one) for one in sources])
     first = tables[0]
     for other in tables[1:]:
         if other.kind != first.kind:
@@ -60,7 +60,7 @@ def _ends(table: Table) -> list[str]:
     for name, state in _ENDS:
         if {name, state} <= set(table.columns):
             ended = zip(table.texts(name).to_list(), table.texts(state).str.to_lowercase().to_list(), strict=True)
-            return tools.unfinished((str(run), "" if end in _GOOD else str(end)) for run, end in ended)
+            return readers.unfinished((str(run), "" if end in _GOOD else str(end)) for run, end in ended)
     return []
 
 
@@ -68,14 +68,14 @@ def _opened(source: Source) -> Table:
     if isinstance(source, pl.DataFrame):
         return read_table(source)
     name = os.fsdecode(source)
-    if name.startswith(tools.WANDB_ADDRESS):
-        return tools.read_wandb(name)
-    if name.startswith(tools.MLFLOW_ADDRESSES):
-        return tools.read_mlflow(name)
+    if name.startswith(readers.WANDB_ADDRESS):
+        return readers.read_wandb(name)
+    if name.startswith(readers.MLFLOW_ADDRESSES):
+        return readers.read_mlflow(name)
     base, _, experiment = name.partition("#")
     path = Path(base if os.path.exists(base) and not os.path.exists(name) else name)
-    if address := tools.store_of(path):
-        return tools.read_mlflow(f"{address}#{experiment}", os.fspath(path))
+    if address := readers.store_of(path):
+        return readers.read_mlflow(f"{address}#{experiment}", os.fspath(path))
     if path.suffix in _YAML:
         config, origin = _config(path)
         return _swarm(config, origin, *(_part(config, "swarm").get(name) for name in ("ratios", "metrics")))
@@ -83,8 +83,8 @@ def _opened(source: Source) -> Table:
 
 
 def _folder(folder: Path) -> Table:
-    if tools.event_folders(folder):
-        return tools.read_tensorboard(folder)
+    if readers.event_folders(folder):
+        return readers.read_tensorboard(folder)
     ratios, metrics, place = folder / "ratios.csv", folder / "metrics.csv", Location(os.fspath(folder))
     if not (ratios.is_file() and metrics.is_file()):
         raise DataError("is a folder that holds no runs", location=place, hint=_HOLDS)
@@ -130,7 +130,7 @@ def _swarm(config: Mapping[str, Any], origin: Origin, ratios: Path | None, metri
     p = replace(p, frame=p.frame.rename({one: f"ratios:{_leaf(one)}" for one in p.columns[1:]}))
     table = joined(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
     files = (*table.files, origin) if config else table.files
-    return replace(table, kind=tools.OLMIX, files=files, swarm=_said(config) if config else None)
+    return replace(table, kind=readers.OLMIX, files=files, swarm=_swarm_of(config) if config else None)
 
 
 def _part(config: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _olmix(path: Source) -> Table:
     return replace(table, frame=table.frame.select(pl.col(key).alias("run"), *columns, LINE))
 
 
-def _said(config: Mapping[str, Any]) -> Swarm:
+def _swarm_of(config: Mapping[str, Any]) -> Swarm:
     """The priors of a configuration, and its constraints, pull and weights as options of `optimize`."""
     priors, limits, picked = (_part(config, name) for name in ("priors", "constraints", "filtering"))
     tokens, prior = (_numbers(priors.get(name)) for name in ("token_counts", "relative_sizes"))
@@ -192,10 +192,10 @@ def _parsed(data: bytes, origin: Origin) -> Table:
         return _framed(parquet_of(data, origin), origin.file)
     text = text_of(data, origin)
     if '"log_history"' in text:
-        return tools.read_state(loaded(text, origin.file), origin.file)
+        return readers.read_state(loaded(text, origin.file), origin.file)
     if text.lstrip().startswith(("{", "[")):
         return parse_json(text, origin)
-    return tools.read_megatron(text, origin.file) if tools.is_megatron(text) else parse_csv(text, origin)
+    return readers.read_megatron(text, origin.file) if readers.is_megatron(text) else parse_csv(text, origin)
 
 
 def _framed(frame: pl.DataFrame, origin: str) -> Table:

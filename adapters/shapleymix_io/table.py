@@ -180,7 +180,7 @@ def loaded(text: str, origin: str) -> Any:
         raise DataError(f"is not valid JSON: {error}", location=place) from error
 
 
-def told(service: str, origin: str, ask: Callable[[], T]) -> T:
+def with_plain_errors(service: str, origin: str, ask: Callable[[], T]) -> T:
     """What a service answers; what its package, its database or the network raise becomes one plain error."""
     try:
         return ask()

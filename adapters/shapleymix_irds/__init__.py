@@ -18,7 +18,7 @@ Modules, in reading order:
   ledger       what is booked: the accounts, the log of evaluations, the matrix
   step         a step between its calls and its commit
   tracker      `IRDS`, which goes into a training loop
-  spanning     a watch that a trainer opens in one of its hooks and closes in another
+  hooked_watch a watch that a trainer opens in one of its hooks and closes in another
   hf           the tracker in the trainers of Hugging Face, TRL and LLaMA-Factory
   lightning    Lightning: a callback
   megatron     Megatron-core: its layers made known to the probes, and a run

@@ -25,7 +25,7 @@ Kind = Literal["matrix", "flipped", "table", "shift", "scale", "rms", "layer", "
 
 
 @dataclass(frozen=True)
-class Use:
+class ParameterUse:
     """One operand of a covered call that is made of parameters alone.
 
     Attributes
@@ -57,7 +57,7 @@ class Use:
     again: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
-Reader = Callable[..., "list[Use]"]
+Reader = Callable[..., "list[ParameterUse]"]
 
 
 def owned(value: Any) -> bool:
@@ -115,27 +115,27 @@ def view_of(value: Tensor) -> View | None:
     return View(leaf, turned, part) if whole else None
 
 
-def shift(bias: Any) -> list[Use]:
+def shift(bias: Any) -> list[ParameterUse]:
     """The use of a bias, if it is trained."""
-    return [Use(bias, "shift", None)] if owned(bias) else []
+    return [ParameterUse(bias, "shift", None)] if owned(bias) else []
 
 
-def read_linear(labels: Labels, input: Tensor, weight: Any, bias: Any = None, *_: Any, **__: Any) -> list[Use]:
+def read_linear(labels: Labels, input: Tensor, weight: Any, bias: Any = None, *_: Any, **__: Any) -> list[ParameterUse]:
     """The uses of a linear layer, whatever else it is given."""
     if input.dim() < 2 or not labels.lead(input.shape[:-1]):
         return []
-    return ([Use(weight, "matrix", input)] if owned(weight) else []) + shift(bias)
+    return ([ParameterUse(weight, "matrix", input)] if owned(weight) else []) + shift(bias)
 
 
-def _read_product(labels: Labels, input: Any, weight: Any) -> list[Use]:
+def _read_product(labels: Labels, input: Any, weight: Any) -> list[ParameterUse]:
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
         return []
     if weight.dim() == 2 and input.dim() >= 2 and labels.lead(input.shape[:-1]) and owned(weight):
-        return [Use(weight, "flipped", input)]
+        return [ParameterUse(weight, "flipped", input)]
     return _read_call(torch.matmul, labels, input, weight) if input.dim() == 2 and weight.dim() > 2 else []
 
 
-def _read_addmm(labels: Labels, bias: Any, input: Any, weight: Any, **scales: Any) -> list[Use]:
+def _read_addmm(labels: Labels, bias: Any, input: Any, weight: Any, **scales: Any) -> list[ParameterUse]:
     if scales or not isinstance(input, Tensor) or not labels.lead(input.shape[:-1]):
         return []
     return _read_product(labels, input, weight) + (shift(bias) if bias.dim() == 1 else [])
@@ -150,13 +150,13 @@ def _read_embedding(
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> list[Use]:
+) -> list[ParameterUse]:
     # a list of as many ids as sequences may be one of positions, too
     positions = labels.owners is None and tuple(input.shape) == (labels.batch,)
     if not owned(weight) or max_norm is not None or scale_grad_by_freq or sparse or positions:
         return []
     padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
-    return [Use(weight, "table", input, padding)] if labels.lead(input.shape, ids=True) else []
+    return [ParameterUse(weight, "table", input, padding)] if labels.lead(input.shape, ids=True) else []
 
 
 def _read_norm(
@@ -168,16 +168,16 @@ def _read_norm(
     bias: Any = None,
     eps: float | None = None,
     cudnn_enable: bool = True,
-) -> list[Use]:
+) -> list[ParameterUse]:
     if kind == "rms" and isinstance(bias, float):
         bias, eps = None, bias  # rms_norm has no bias: its fourth argument is eps
     before = input.shape[: input.dim() - len(normalized_shape)]
     if not labels.lead(before):
         return []
-    return ([Use(weight, kind, input, eps=eps)] if owned(weight) else []) + shift(bias)
+    return ([ParameterUse(weight, kind, input, eps=eps)] if owned(weight) else []) + shift(bias)
 
 
-def _read_pointwise(kind: Kind, labels: Labels, input: Any, other: Any, **options: Any) -> list[Use]:
+def _read_pointwise(kind: Kind, labels: Labels, input: Any, other: Any, **options: Any) -> list[ParameterUse]:
     if options or not (isinstance(input, Tensor) and isinstance(other, Tensor)):
         return []
     for weight, x in ((input, other), (other, input)):
@@ -185,31 +185,31 @@ def _read_pointwise(kind: Kind, labels: Labels, input: Any, other: Any, **option
         pairs = zip(reversed(weight.shape), reversed(x.shape), strict=False)
         fits = weight.dim() <= x.dim() and behind > 0 and all(1 in pair or pair[0] == pair[1] for pair in pairs)
         if fits and labels.lead(x.shape[:behind]) and owned(weight) and not owned(x):
-            return [Use(weight, kind, x if kind == "scale" else None)]
+            return [ParameterUse(weight, kind, x if kind == "scale" else None)]
     return []
 
 
-def _read_expansion(labels: Labels, input: Tensor, *sizes: Any) -> list[Use]:
+def _read_expansion(labels: Labels, input: Tensor, *sizes: Any) -> list[ParameterUse]:
     """A value that is repeated for each sequence is added to zeros."""
     given = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
     behind = len(given) - len(broadcast_shape(input))
     return shift(input) if behind > 0 and labels.lead(torch.Size(given[:behind])) else []
 
 
-def _read_index(labels: Labels, input: Any, index: Any) -> list[Use]:
+def _read_index(labels: Labels, input: Any, index: Any) -> list[ParameterUse]:
     """Rows of a table that rows of tokens were sent to, such as the biases of their experts."""
     sent = isinstance(index, Tensor) and hasattr(index, ROWS) and input.dim() == 2
-    return [Use(input, "table", index)] if sent and owned(input) else []
+    return [ParameterUse(input, "table", index)] if sent and owned(input) else []
 
 
 def _read_experts(
     labels: Labels, input: Tensor, weight: Any, *rest: Any, offs: Any = None, **options: Any
-) -> list[Use]:
+) -> list[ParameterUse]:
     fits = not rest and offs is not None and input.dim() == 2 and weight.dim() == 3 and labels.lead(input.shape[:-1])
-    return [Use(weight, "experts", input, ends=offs)] if fits and owned(weight) else []
+    return [ParameterUse(weight, "experts", input, ends=offs)] if fits and owned(weight) else []
 
 
-def _read_call(function: Any, labels: Labels, *args: Any, **options: Any) -> list[Use]:
+def _read_call(function: Any, labels: Labels, *args: Any, **options: Any) -> list[ParameterUse]:
     """Any function of sequences whose first axis is that of the batch."""
     values = [value for value in (*args, *options.values()) if isinstance(value, Tensor)]
     batch = [value for value in values if value.shape[:1] == (labels.batch,) and not owned(value)]
@@ -224,7 +224,7 @@ def _read_call(function: Any, labels: Labels, *args: Any, **options: Any) -> lis
 
         return function(*map(place, args), **{name: place(value) for name, value in options.items()})
 
-    return [Use(value, "call", x, again=partial(again, value)) for value in values if owned(value)]
+    return [ParameterUse(value, "call", x, again=partial(again, value)) for value in values if owned(value)]
 
 
 def broadcast_shape(weight: Tensor) -> torch.Size:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, sample_of, trained
-from shapleymix_irds.calls import Use, leaves
+from shapleymix_irds.calls import ParameterUse, leaves
 from shapleymix_irds.errors import CoverageError
 from shapleymix_irds.probes import Cut, Watching, marked
 from shapleymix_irds.sketches import Labels
@@ -27,7 +27,7 @@ class Coverage:
 
     Attributes
     ----------
-    passed : set of str
+    per_language : set of str
         Parameters that are used in calls that are not covered, so that their gradients take a pass a language.
     found : set of str
         Those that were seen on this rank since the ranks last agreed, with what is not in the model.
@@ -36,7 +36,7 @@ class Coverage:
     model: nn.Module
     parameters: Mapping[str, nn.Parameter]
     world: World
-    passed: set[str] = field(default_factory=set)
+    per_language: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
 
     def look(self, losses: Iterable[Tensor]) -> None:
@@ -45,7 +45,7 @@ class Coverage:
         if leaves:
             names = names_of(self.model)
             unknown = "one of shape {}".format
-            self.found |= {names.get(id(leaf), unknown(tuple(leaf.shape))) for leaf in leaves} - self.passed
+            self.found |= {names.get(id(leaf), unknown(tuple(leaf.shape))) for leaf in leaves} - self.per_language
 
     def agree(self, device: torch.device) -> bool:
         """Whether more parameters have to be passed than were known; every rank must call.
@@ -59,12 +59,12 @@ class Coverage:
         outside = sorted(self.found.difference(names))
         flags = [name in self.found for name in names] + [bool(outside)]
         together = self.world.sum(torch.tensor(flags, dtype=torch.float64, device=device)).cpu() > 0
-        fresh = {name for name, flag in zip(names, together.tolist(), strict=False) if flag} - self.passed
+        fresh = {name for name, flag in zip(names, together.tolist(), strict=False) if flag} - self.per_language
         self.found = set()
         if bool(together[-1]):
             listed = ", ".join(sorted(fresh) + outside) or "parameters of another rank"
             raise CoverageError(f"the loss depends on parameters that the tracker does not know: {listed}", hint=_HINT)
-        self.passed |= fresh
+        self.per_language |= fresh
         if fresh and is_sharded(self.parameters.values()):
             self.refuse()
         return bool(fresh)
@@ -77,7 +77,7 @@ class Coverage:
         CoverageError
             Always.
         """
-        listed, self.passed = ", ".join(sorted(self.passed)), set()
+        listed, self.per_language = ", ".join(sorted(self.per_language)), set()
         raise CoverageError(f"parameters used in calls that are not covered: {listed}", hint=_HINT)
 
     def compare(self, eager: Mapping[str, Tensor], compiled: Mapping[str, Tensor]) -> None:
@@ -178,7 +178,7 @@ class _Marks(Watching):
         self.seen: dict[tuple[str, ...], list[Tensor]] = defaultdict(list)
 
     def _probed(
-        self, uses: list[Use], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
+        self, uses: list[ParameterUse], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         y, known = func(*args, **options), names_of(self.model)
         made = [leaf for use in uses for leaf in leaves(use.weight) or [use.weight]]

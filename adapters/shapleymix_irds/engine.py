@@ -23,12 +23,12 @@ from shapleymix_irds.schedule import Options, extra_cost
 from shapleymix_irds.sketches import (
     ROOM,
     Labels,
-    Use,
+    MatrixRole,
     basis_columns,
-    near,
+    projections_of,
     share_of_step,
-    sides_of,
     signs,
+    with_basis,
 )
 from shapleymix_irds.world import (
     Arrangement,
@@ -87,10 +87,10 @@ class Engine:
         The loss of validation sequences; `backward` gives its own.
     sample : Piece, optional
         Training sequences on which the model is looked at where there is no validation set.
-    sides : dict of str to Side
+    projections : dict of str to Projection
         Of each parameter that is trained, in this evaluation.
-    near : bool
-        Whether the sides have their final matrices; before that there is in them what inputs span, as far as seen.
+    projections_drawn : bool
+        Whether projections have their final matrices; before that there is in them what inputs span, as far as seen.
     train : dict of str to tensor
         Of this rank's training gradients of the step: their products with sketches of validation, or sketches where
         there is no validation set.
@@ -113,7 +113,7 @@ class Engine:
         self.arrangement, self.loss_fn = arrangement or Arrangement(), loss_fn
         self.groups = len(languages) * (2 if validation is None else 1)
         self.sample: Piece | None = None
-        self.known, self.passing, self.evaluation = False, False, 0
+        self.examined, self.in_language_pass, self.evaluation = False, False, 0
         self.coverage = Coverage(model, named_parameters(model), world)
         self.uses = uses_of(model, self.coverage.parameters)
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
@@ -129,7 +129,7 @@ class Engine:
     @property
     def fallback(self) -> str | None:
         """Which parameters take a pass a language, since they are used in calls that are not covered."""
-        names = sorted(self.coverage.passed)
+        names = sorted(self.coverage.per_language)
         return f"a pass a language for {', '.join(names)}" if names else None
 
     def facts(self) -> dict[str, Any]:
@@ -150,9 +150,9 @@ class Engine:
         self.draw = torch.Generator(self.device).manual_seed(seed % 2**62)
         self.mixing = torch.Generator(self.device).manual_seed((seed + self.world.rank + 1) % 2**62)
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
-        sides = sides_of(shapes, self.uses, self.columns)
-        self.sides = {name: side.drawn(self.draw, self.dtype) for name, side in sides.items()}
-        self.near = all(side.matrix is None for side in self.sides.values())
+        projections = projections_of(shapes, self.uses, self.columns)
+        self.projections = {name: projection.drawn(self.draw, self.dtype) for name, projection in projections.items()}
+        self.projections_drawn = all(projection.matrix is None for projection in self.projections.values())
         self.release()
 
     def release(self) -> None:
@@ -172,7 +172,7 @@ class Engine:
         self.open(seed)
         self.validate()
 
-    def learn(self) -> None:
+    def examine(self) -> None:
         """Before the first step: pass a few sequences and forget them, so that what is not covered is known.
 
         Where there are none, the inputs of the first call that is watched are taken.
@@ -187,16 +187,18 @@ class Engine:
         if sample is not None:
             self.rehearse(sample)
             self.coverage.agree(self.device)
-            self.known, self.sample = True, None
+            self.examined, self.sample = True, None
 
     def extra_cost(self, tokens: float) -> float:
         """What an evaluated step of so many tokens takes beside a plain one, in plain ones; every rank must call."""
         ranks = self.world.size
         val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
         mean = self.world.sum(torch.tensor(tokens / ranks**2, dtype=torch.float64, device=self.world.device))
-        passes = self.groups if self.coverage.passed else 0
+        passes = self.groups if self.coverage.per_language else 0
         # a table's rows are only added up
-        share = share_of_step(side for name, side in self.sides.items() if self.uses.get(name) != "table")
+        share = share_of_step(
+            projection for name, projection in self.projections.items() if self.uses.get(name) != "table"
+        )
         return extra_cost(float(mean), val_tokens, share, passes)
 
     def check(self) -> None:
@@ -233,11 +235,11 @@ class Engine:
         own, present = labels.dense()
         book = Book(self, own.count)
         watched = Watched(groups=groups.to(self.device))
-        overheard = None if self.known else Overheard(self.model)
+        overheard = None if self.examined else Overheard(self.model)
         with Watching(own, book) as mode:
             mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, first, overheard)
             yield watched
-        self.known = True
+        self.examined = True
         grads = {name: dummy.grad for name, dummy in book.dummies.items() if dummy.grad is not None}
         add(self.train, grads, present, labels.count)
         watched.seen = bool(grads) or watched.seen
@@ -246,14 +248,16 @@ class Engine:
         """Pass this rank's validation sequences of the evaluation at the weights as they are; every rank must call."""
         self.validated = None
         if self.validation is not None:
-            found = self.passed(self.validation.share(self.evaluation, self.world.rank, self.world.size, self.device))
+            found = self.validation_sketches(
+                self.validation.share(self.evaluation, self.world.rank, self.world.size, self.device)
+            )
             zero = torch.zeros((), dtype=self.dtype, device=self.device)
-            for name, side in self.sides.items():
-                none = zero.expand(len(self.languages), side.numbers)
+            for name, projection in self.projections.items():
+                none = zero.expand(len(self.languages), projection.numbers)
                 found.sketches[name] = self.world.sum(found.sketches.get(name, none).contiguous())
             self.validated = found
 
-    def passed(self, pieces: Iterable[Piece]) -> Validated:
+    def validation_sketches(self, pieces: Iterable[Piece]) -> Validated:
         """What sequences give at the weights as they are.
 
         Raises
@@ -268,7 +272,7 @@ class Engine:
         found = Validated({}, zeros, zeros.clone())
         for piece in pieces:
             # rows of inputs cannot be seen in a compiled graph
-            seen = nullcontext() if self.near else torch.compiler.set_stance("force_eager")
+            seen = nullcontext() if self.projections_drawn else torch.compiler.set_stance("force_eager")
             with isolated(self.model, evaluating=True), torch.enable_grad(), seen:
                 self._pass(self.loss_fn, piece, found)
         return found
@@ -286,27 +290,27 @@ class Engine:
         if self.loss_fn is not None:
             self.coverage.look_apart(self.loss_fn, piece, self.arrangement.tokens_first)
         with torch.compiler.set_stance("force_eager"):
-            eager = self.passed([piece]).sketches
+            eager = self.validation_sketches([piece]).sketches
         if is_compiled(self.model):
-            self.coverage.compare(eager, self.passed([piece]).sketches)
+            self.coverage.compare(eager, self.validation_sketches([piece]).sketches)
 
-    def draw_near(self) -> None:
-        """Before the first backward pass of an evaluation: make sides of the rows of inputs that all ranks have seen.
+    def draw_projections(self) -> None:
+        """Before the first backward pass of an evaluation: make projections of rows of inputs that all ranks have seen.
 
         Every rank must call. Where a compiler hides the rows of training sequences, signs are left.
         """
-        if self.near:
+        if self.projections_drawn:
             return
-        matrices = [side.matrix for side in self.sides.values() if side.matrix is not None]
+        matrices = [projection.matrix for projection in self.projections.values() if projection.matrix is not None]
         for shape in dict.fromkeys(matrix.shape for matrix in matrices):
             alike = [matrix for matrix in matrices if matrix.shape == shape]
             some = max(1, ROOM // shape.numel())
             for part in (alike[first : first + some] for first in range(0, len(alike), some)):
                 spanned = self.world.sum(torch.stack([each[:, : basis_columns(shape[1])] for each in part]))
-                drawn = near(spanned, signs((len(part), *shape), self.draw, self.dtype))
+                drawn = with_basis(spanned, signs((len(part), *shape), self.draw, self.dtype))
                 for matrix, values in zip(part, drawn, strict=True):
                     matrix.data.copy_(values)  # which calls of this pass hold already
-        self.near = True
+        self.projections_drawn = True
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:
         count = len(self.languages)
@@ -319,29 +323,29 @@ class Engine:
             scale = 0.5 ** int(piece.tokens.sum()).bit_length()  # about a mean; low precisions could overflow in a sum
             losses = losses * (piece.weights * scale).to(losses)
             self.coverage.look([losses])
-            self.draw_near()
-            grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.coverage.passed))
+            self.draw_projections()
+            grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.coverage.per_language))
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
-            self._pass_by_group((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)
+            self._pass_by_language((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)
         add(found.sketches, {name: sketch.div_(scale) for name, sketch in own.items()}, present, count)
         owners = piece.languages.cpu()
         found.losses.index_add_(0, owners, losses.detach().double().cpu() / scale)
         found.tokens.index_add_(0, owners, piece.tokens * piece.weights)
 
-    def _pass_by_group(self, losses: tuple[Tensor, Tensor], count: int, into: Sketches) -> None:
+    def _pass_by_language(self, losses: tuple[Tensor, Tensor], count: int, into: Sketches) -> None:
         """Sketches of parameters that take a pass a language, or their products with those of validation."""
-        met, names = self.validated, sorted(self.coverage.passed - self.arrangement.copies)
+        met, names = self.validated, sorted(self.coverage.per_language - self.arrangement.copies)
         values, groups = losses
         for group in torch.unique(groups).tolist() if names else ():
             own = values[groups == group].sum()
-            self.passing = True
+            self.in_language_pass = True
             try:
                 grads = differentiate(own, [self.parameters[name] for name in names], retain=True)
             finally:
-                self.passing = False
+                self.in_language_pass = False
             for name, grad in zip(names, grads, strict=True):
                 if grad is not None:
-                    sketch = self.sides[name].sketch(grad).to(self.dtype)
+                    sketch = self.projections[name].sketch(grad).to(self.dtype)
                     sketch = sketch if met is None else sketch @ met.sketches[name].T
                     rows = into.setdefault(name, sketch.new_zeros((count, len(sketch))))
                     into[name] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch[None])
@@ -364,21 +368,21 @@ class Engine:
         watched.seen = True
         self.coverage.look(roots)
         fresh = self.coverage.agree(self.device)
-        if self.coverage.passed and (watched.parts is None or watched.groups is None):
+        if self.coverage.per_language and (watched.parts is None or watched.groups is None):
             self.coverage.refuse()
         if fresh and first is not None:
             self.validate()
         if first is not None:
-            self.draw_near()
-        if self.coverage.passed and watched.parts is not None and watched.groups is not None:
+            self.draw_projections()
+        if self.coverage.per_language and watched.parts is not None and watched.groups is not None:
             with mode:
-                self._pass_by_group(weighed(watched.parts, roots[0], watched.groups), self.groups, self.train)
+                self._pass_by_language(weighed(watched.parts, roots[0], watched.groups), self.groups, self.train)
 
 
-def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[str, Use]:
+def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[str, MatrixRole]:
     """Which matrices have a row for each word of a vocabulary: those of an output layer, and of no other."""
     tables, outputs = word_layers(model)
-    uses: dict[int, Use] = dict.fromkeys((id(table.weight) for table in tables), "table")
+    uses: dict[int, MatrixRole] = dict.fromkeys((id(table.weight) for table in tables), "table")
     uses |= dict.fromkeys((id(layer.weight) for layer in outputs), "output")
     return {name: uses[id(each)] for name, each in parameters.items() if id(each) in uses}
 

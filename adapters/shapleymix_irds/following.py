@@ -179,7 +179,7 @@ class Following:
     before, after : tensor (P,), optional
         Squared norms of gradients: when the last backward pass had ended, and as the optimisers get them; on this
         rank.
-    met : dict of int to float
+    scales : dict of int to float
         What the optimisers that have come to the step so far divide gradients by themselves (fused ones, under a
         `GradScaler`), by their numbers; None of one that will not move its weights, since a gradient overflowed.
     """
@@ -188,7 +188,7 @@ class Following:
     world: World
     before: Tensor | None = None
     after: Tensor | None = None
-    met: dict[int, float | None] = field(default_factory=dict)
+    scales: dict[int, float | None] = field(default_factory=dict)
     handles: list[RemovableHandle] = field(default_factory=list)
 
     def hook(self, ready: Callable[[int], None]) -> None:
@@ -220,7 +220,7 @@ class Following:
     @property
     def skipped(self) -> bool:
         """Whether none of those that came will move a weight."""
-        return all(scale is None for scale in self.met.values())
+        return all(scale is None for scale in self.scales.values())
 
     def idle(self, number: int) -> bool:
         """Whether an optimiser's rates are all 0."""
@@ -228,7 +228,7 @@ class Following:
 
     def forget(self) -> None:
         """A step has ended, or was dropped."""
-        self.before, self.after, self.met = None, None, {}
+        self.before, self.after, self.scales = None, None, {}
 
     def note(self, parameters: Parameters) -> None:
         """A backward pass of an evaluated step has ended."""
@@ -244,7 +244,7 @@ class Following:
         """Whether there was a gradient when the last backward pass had ended; every rank must call."""
         return self.before is not None and self.world.any(bool(self.before.sum() != 0))
 
-    def meet(self, number: int, parameters: Parameters | None, step: int, scale: float | None = None) -> None:
+    def about_to_step(self, number: int, parameters: Parameters | None, step: int, scale: float | None = None) -> None:
         """An optimiser is about to take a step; with the model's parameters where the step is evaluated.
 
         Raises
@@ -253,14 +253,14 @@ class Following:
             If it takes an evaluated step twice.
         """
         if parameters is None:
-            self.met[number] = 1.0
+            self.scales[number] = 1.0
             return
-        if number in self.met:
+        if number in self.scales:
             raise TrackerError(f"step {step}: an optimiser steps twice after one backward pass", hint=_ITSELF)
         optimizer = self.optimizers[number]
         overflow, own = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
         scale = float(1.0 if own is None else own) if scale is None else scale
-        self.met[number] = None if overflow is not None and float(overflow) > 0 else scale
+        self.scales[number] = None if overflow is not None and float(overflow) > 0 else scale
         held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         mine = torch.tensor([id(parameter) in held for parameter in parameters.values()])
         assert self.after is not None
@@ -281,7 +281,7 @@ class Following:
         groups = numbered(self.groups, parameters)
         owners = [n for n, optimizer in enumerate(self.optimizers) for _ in optimizer.param_groups]
         rates = [float(group["lr"]) for group in self.groups]
-        scales = {name: self.met.get(owners[groups[name]]) for name in parameters}
+        scales = {name: self.scales.get(owners[groups[name]]) for name in parameters}
         met = {name: scale for name, scale in scales.items() if scale is not None}
         before, after = (norms(squared, parameters, self.world) for squared in (self.before, self.after))
         measured = factors({name: before[name] for name in met}, {name: after[name] for name in met}, groups, step)

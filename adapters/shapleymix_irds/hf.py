@@ -31,8 +31,8 @@ from transformers.trainer_callback import ExportableState, TrainerCallback
 from shapleymix_irds.batch import Inputs, LossFn, language_indices
 from shapleymix_irds.engine import Watched
 from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
+from shapleymix_irds.hooked_watch import save_matrices
 from shapleymix_irds.schedule import Options
-from shapleymix_irds.spanning import save_matrices
 from shapleymix_irds.tracker import IRDS, EngineName
 
 Example = Mapping[str, Any]  # a row of a dataset: tokens in "input_ids", perhaps "labels" and a language

@@ -27,7 +27,7 @@ from torch.optim import Optimizer
 from shapleymix_irds.batch import Inputs, Sequences, length
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.following import squares
-from shapleymix_irds.spanning import Span, save_matrices
+from shapleymix_irds.hooked_watch import Span, save_matrices
 from shapleymix_irds.tracker import IRDS
 
 Labels = Tensor | Sequence[str]

@@ -35,7 +35,7 @@ from torch.overrides import wrap_torch_function
 from shapleymix_irds.batch import Inputs, LossFn, Sequences
 from shapleymix_irds.calls import READERS, read_linear
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.spanning import Span
+from shapleymix_irds.hooked_watch import Span
 from shapleymix_irds.tracker import IRDS
 from shapleymix_irds.world import Arrangement, World, local, tidy
 
@@ -172,7 +172,7 @@ def arrangement_of(model: nn.Module) -> Arrangement:
     return Arrangement(
         tokens_first=True,
         scattered=scattered,
-        parts=parts if parts.size > 1 else None,
+        tensor_parallel=parts if parts.size > 1 else None,
         copies=frozenset(whole),
     )
 

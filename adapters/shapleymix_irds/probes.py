@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from shapleymix_irds.calls import READERS, Routes, Use, View, broadcast_shape, leaves, view_of
+from shapleymix_irds.calls import READERS, ParameterUse, Routes, View, broadcast_shape, leaves, view_of
 from shapleymix_irds.sketches import (
     Labels,
-    Side,
+    Projection,
     basis_columns,
     is_stack,
     matrix_sketch,
@@ -115,7 +115,9 @@ def operands(x: Tensor, delta: Tensor, flipped: bool, padding: int) -> tuple[Ten
 # -- operands that are no bare parameters ----------------------------------------------------------------------------
 
 
-def expert_sketch(use: Use, view: View, x: Tensor, delta: Tensor, labels: Labels, side: Side) -> Tensor:
+def expert_sketch(
+    use: ParameterUse, view: View, x: Tensor, delta: Tensor, labels: Labels, projection: Projection
+) -> Tensor:
     """The sketch by group of a stack of matrices (E, O, I), each of which has some of the rows, or one has all."""
     experts, groups = view.parameter.shape[0], labels.by_row
     if use.ends is None:
@@ -126,11 +128,11 @@ def expert_sketch(use: Use, view: View, x: Tensor, delta: Tensor, labels: Labels
     left, right = operands(x, delta, (use.kind != "matrix") != view.turned, -1)
     units = sorted_units(owners * labels.count + groups, experts * labels.count)
     parts = left[: len(groups)], right[: len(groups)]
-    found = matrix_sketch(*parts, units, experts * labels.count, side)
+    found = matrix_sketch(*parts, units, experts * labels.count, projection)
     return found.view(experts, labels.count, -1).transpose(0, 1).flatten(1)
 
 
-def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor) -> Tensor:
+def gradients_by_group(use: ParameterUse, labels: Labels, x: Tensor | None, delta: Tensor) -> Tensor:
     """The gradient of a call's other operand by group, (G, *shape of the operand)."""
     shape = use.weight.shape
     if use.again is not None and x is not None:
@@ -145,7 +147,7 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
     if use.kind in ("matrix", "flipped", "table"):
         assert x is not None
         units, left, right = labels.units(x), *operands(x, delta, use.kind == "flipped", use.padding)
-        return matrix_sketch(left, right, units, labels.count, Side(tuple(shape))).view(-1, shape[1], shape[0]).mT
+        return matrix_sketch(left, right, units, labels.count, Projection(tuple(shape))).view(-1, shape[1], shape[0]).mT
     norm = NORMS.get(use.kind, 0)
     axes = shape if norm else broadcast_shape(use.weight)
     return vector_gradient(x, delta, axes, labels, norm, use.eps).view(-1, *shape)
@@ -155,10 +157,10 @@ def gradients_by_group(use: Use, labels: Labels, x: Tensor | None, delta: Tensor
 
 
 class Place(NamedTuple):
-    """Name and side of a parameter, the dummy of what is measured, and sketches (K, numbers) that are met, if any."""
+    """Name and projection of a parameter, the dummy of what is measured, and sketches (K, numbers) to multiply with."""
 
     name: str
-    side: Side
+    projection: Projection
     dummy: Tensor
     met: Tensor | None
 
@@ -183,7 +185,9 @@ class Book:
         self.engine = engine
         zero = torch.zeros((), dtype=engine.dtype, device=engine.device)
         self.met = {} if engine.validated is None else engine.validated.sketches
-        sizes = {n: len(self.met[n]) if n in self.met else side.numbers for n, side in engine.sides.items()}
+        sizes = {
+            n: len(self.met[n]) if n in self.met else projection.numbers for n, projection in engine.projections.items()
+        }
         self.dummies = {name: zero.expand(groups, size).requires_grad_() for name, size in sizes.items()}
         self.places: dict[int, Place] = {}
         self.mixing = torch.zeros(0, 0)
@@ -195,8 +199,8 @@ class Book:
         A compiler traces a block while they are in place and cannot look then, so they are learnt before.
         """
         for identity, name in names_of(self.engine.model).items():
-            if name in self.dummies and name not in self.engine.coverage.passed:
-                place = Place(name, self.engine.sides[name], self.dummies[name], self.met.get(name))
+            if name in self.dummies and name not in self.engine.coverage.per_language:
+                place = Place(name, self.engine.projections[name], self.dummies[name], self.met.get(name))
                 self.places.setdefault(identity, place)
 
     def place(self, weight: Tensor) -> Place | None:
@@ -210,12 +214,18 @@ class Book:
     def silent(self, name: str) -> bool:
         """Whether nothing is to be measured of a parameter whose calls are covered."""
         engine = self.engine
-        return engine.passing or name in engine.coverage.passed or name in engine.arrangement.copies
+        return engine.in_language_pass or name in engine.coverage.per_language or name in engine.arrangement.copies
 
     def note(self, place: Place, x: Tensor, flipped: bool) -> None:
-        """Before sides are final: add random sums of some rows of inputs to M, where those are what it multiplies."""
-        matrix, engine = place.side.matrix, self.engine
-        if matrix is None or engine.near or torch.compiler.is_compiling() or flipped or not x.is_floating_point():
+        """Before projections are drawn: add random sums of rows of inputs to M, where those are what it multiplies."""
+        matrix, engine = place.projection.matrix, self.engine
+        if (
+            matrix is None
+            or engine.projections_drawn
+            or torch.compiler.is_compiling()
+            or flipped
+            or not x.is_floating_point()
+        ):
             return
         rows = x.detach().reshape(-1, x.shape[-1])
         rows = rows[:: max(1, len(rows) // NOTED)].to(matrix.dtype)
@@ -256,13 +266,13 @@ class Watching(TorchFunctionMode):
         if reader is None:
             return func(*args, **options)
         if self.labels.length is None and func in (F.linear, F.embedding) and isinstance(args[0], Tensor):
-            self.labels.learn(args[0])  # the length of sequences, from the first layer
+            self.labels.infer_length(args[0])  # the length of sequences, from the first layer
         labels = self.routes.labels_of(args)
         uses = reader(labels, *args, **options)
         return self._probed(uses, labels, func, args, options) if uses else func(*args, **options)
 
     def _probed(
-        self, uses: list[Use], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
+        self, uses: list[ParameterUse], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
         first = uses[0]
         if first.kind in ("matrix", "flipped") and first.x is not None:
@@ -289,9 +299,9 @@ class Watching(TorchFunctionMode):
             last.below = _nodes(value for value in (*args, *options.values()) if id(value) not in covered)
         return y
 
-    def _probe(self, use: Use, view: View, y: Tensor, place: Place, labels: Labels) -> Tensor:
+    def _probe(self, use: ParameterUse, view: View, y: Tensor, place: Place, labels: Labels) -> Tensor:
         """The output behind the probe of a bare parameter."""
-        book, side, x = self.book, place.side, None if use.x is None else use.x.detach()
+        book, projection, x = self.book, place.projection, None if use.x is None else use.x.detach()
         # the numbers alone, since `use` would hold the input longer than autograd does
         padding, eps, norm = use.padding, use.eps, NORMS.get(use.kind, 0)
         if use.kind in ("matrix", "flipped", "table"):
@@ -300,12 +310,12 @@ class Watching(TorchFunctionMode):
             book.note(place, x, flipped)
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
-                return matrix_sketch(*operands(x, delta, flipped, padding), units, labels.count, side)
+                return matrix_sketch(*operands(x, delta, flipped, padding), units, labels.count, projection)
         else:
-            shape = torch.Size(side.shape) if norm else broadcast_shape(view.parameter)
+            shape = torch.Size(projection.shape) if norm else broadcast_shape(view.parameter)
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
-                return side.folded(vector_gradient(x, delta, shape, labels, norm, eps))
+                return projection.folded(vector_gradient(x, delta, shape, labels, norm, eps))
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             silent = not torch.compiler.is_compiling() and book.silent(place.name)
@@ -313,7 +323,7 @@ class Watching(TorchFunctionMode):
 
         return marked(Probe.apply(y, x, measure, place.dummy))
 
-    def _loose_probe(self, use: Use, view: View | None, y: Tensor, labels: Labels) -> Tensor | None:
+    def _loose_probe(self, use: ParameterUse, view: View | None, y: Tensor, labels: Labels) -> Tensor | None:
         """The output behind the probe of what parameters are made into; None where one of them is not known."""
         stacked = view is not None and is_stack(view.parameter.shape) and use.kind in ("matrix", "flipped", "experts")
         if use.kind == "experts" and not stacked:
@@ -332,13 +342,13 @@ class Watching(TorchFunctionMode):
             if all(book.silent(place.name) for place in known):
                 return [None] * len(known)
             if view is not None and stacked and x is not None:
-                return [known[0].measured(expert_sketch(use, view, x, delta, labels, known[0].side))]
-            found = [place.dummy.new_zeros((labels.count, place.side.numbers)) for place in known]
+                return [known[0].measured(expert_sketch(use, view, x, delta, labels, known[0].projection))]
+            found = [place.dummy.new_zeros((labels.count, place.projection.numbers)) for place in known]
             for group, whole in enumerate(gradients_by_group(use, labels, x, delta)[: labels.present]):
                 parts = differentiate(use.weight, list(targets), retain=True, seed=whole.to(use.weight.dtype))
                 for place, own, part in zip(known, found, parts, strict=True):
                     if part is not None:
-                        own[group] = place.side.sketch(part)
+                        own[group] = place.projection.sketch(part)
             return [None if book.silent(p.name) else p.measured(own) for p, own in zip(known, found, strict=True)]
 
         return marked(Probe.apply(y, x, measure, *(place.dummy for place in known)))

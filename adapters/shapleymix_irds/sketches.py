@@ -6,11 +6,11 @@ axis in front (Megatron), as (S, B, ...). A matrix has O outputs, I inputs, and 
 
 A matrix's gradient is `sum_t delta_t a_t^T` over tokens t. Its axis of inputs (I) is multiplied with a matrix M (I, r),
 so that a token costs (O + I) r multiplications instead of O I. With random signs over sqrt(r) products of sketches are
-right on the average, since `E[M M^T]` is the unit matrix. `near` makes most columns a basis Q of what rows of inputs
-span, where products are exact, and leaves signs for the rest, `(1 - Q Q^T) S`: still right on the average, with about
-a sixth of the error. Where a model's sketches would have more numbers than `NUMBERS` a language, the axis of outputs is
-folded: rows are added up in a few sums, each with a random sign, which is right on the average, too. Errors of many
-matrices average out in part, so that a large model needs fewer numbers for each.
+right on the average, since `E[M M^T]` is the unit matrix. `with_basis` makes most columns a basis Q of what rows of
+inputs span, where products are exact, and leaves signs for the rest, `(1 - Q Q^T) S`: still right on the average, with
+about a sixth of the error. Where a model's sketches would have more numbers than `NUMBERS` a language, the axis of
+outputs is folded: rows are added up in a few sums, each with a random sign, which is right on the average, too. Errors
+of many matrices average out in part, so that a large model needs fewer numbers for each.
 
 A matrix that is too small to gain from M is multiplied with none, and where r is 0 products are exact. M and the signs
 of a parameter are the same on every rank and in all of its uses.
@@ -124,7 +124,7 @@ class Labels:
         groups, sequence = self.by_row[rows][:, None], rows // (self.length or 1)
         return Labels(groups, self.count, present=self.present, owners=sequence, sequences=self.batch)
 
-    def learn(self, x: Tensor) -> None:
+    def infer_length(self, x: Tensor) -> None:
         """Take S from the first call that has sequences and tokens in front."""
         shape = x.shape[:-1] if x.is_floating_point() else x.shape
         if len(shape) >= 2 and shape[0] == self.batch:
@@ -198,13 +198,13 @@ NUMBERS = 800_000  # of the sketches of one language, in all
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
-Use = Literal["matrix", "output", "table"]
+MatrixRole = Literal["matrix", "output", "table"]
 # times r, and by their squares of `NUMBERS`: most of the error is in the output layer's
-COLUMNS: dict[Use, int] = {"matrix": 1, "output": 4, "table": 4}
+COLUMNS: dict[MatrixRole, int] = {"matrix": 1, "output": 4, "table": 4}
 
 
 @dataclass
-class Side:
+class Projection:
     """The sketch of one parameter's gradient, (r, O) by language, or (r, rows) where it is folded.
 
     Attributes
@@ -234,7 +234,7 @@ class Side:
         whole = math.prod(self.shape) // max(1, self.outputs) * (self.rows or self.outputs)
         return whole // self.shape[-1] * self.columns if self.columns else whole
 
-    def drawn(self, draw: torch.Generator, dtype: torch.dtype) -> Side:
+    def drawn(self, draw: torch.Generator, dtype: torch.dtype) -> Projection:
         """The same with signs, and room for M."""
         matrix = torch.zeros(self.shape[-1], self.columns, dtype=dtype, device=draw.device) if self.columns else None
         folds = signs((self.outputs,), draw, dtype) if self.rows else None
@@ -259,8 +259,10 @@ class Side:
         return sums
 
 
-def sides_of(shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, Use], columns: int) -> dict[str, Side]:
-    """The sides of a model's parameters, before they are drawn; those that are not told of are used as matrices.
+def projections_of(
+    shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, MatrixRole], columns: int
+) -> dict[str, Projection]:
+    """The projections of a model's parameters, before they are drawn; those that are not told of are used as matrices.
 
     Parameters
     ----------
@@ -270,20 +272,23 @@ def sides_of(shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, Use], col
     shares = {name: COLUMNS[uses.get(name, "matrix")] ** 2 for name in shapes}
     each = NUMBERS / max(1, sum(shares.values()))
     return {
-        name: side_of(shape, columns, uses.get(name, "matrix"), each * shares[name]) for name, shape in shapes.items()
+        name: projection_of(shape, columns, uses.get(name, "matrix"), each * shares[name])
+        for name, shape in shapes.items()
     }
 
 
-def side_of(shape: tuple[int, ...], columns: int, use: Use = "matrix", most: float = math.inf) -> Side:
-    """The side of one parameter, of not many more than so many numbers."""
+def projection_of(
+    shape: tuple[int, ...], columns: int, use: MatrixRole = "matrix", most: float = math.inf
+) -> Projection:
+    """The projection of one parameter, of not many more than so many numbers."""
     if columns == 0:
-        return Side(shape)
+        return Projection(shape)
     r, numbers = columns * COLUMNS[use], math.prod(shape)
     gains = is_matrix(shape) and r * (shape[-1] + shape[-2]) < shape[-1] * shape[-2]
-    side = Side(shape, r if gains and not (use == "table" and numbers <= most) else 0)
-    times = math.ceil(side.numbers / most)  # a table's rows are only added up, be they as long as they are
+    projection = Projection(shape, r if gains and not (use == "table" and numbers <= most) else 0)
+    times = math.ceil(projection.numbers / most)  # a table's rows are only added up, be they as long as they are
     # an odd number, so that no two heads of attention are added up place by place, whose rows are alike
-    return side if times <= 1 else replace(side, rows=math.ceil(side.outputs / times) | 1)
+    return projection if times <= 1 else replace(projection, rows=math.ceil(projection.outputs / times) | 1)
 
 
 def basis_columns(columns: int) -> int:
@@ -291,7 +296,7 @@ def basis_columns(columns: int) -> int:
     return columns - max(1, columns // SIGNS)
 
 
-def near(spanned: Tensor, given: Tensor) -> Tensor:
+def with_basis(spanned: Tensor, given: Tensor) -> Tensor:
     """M (..., I, r): its first columns are a basis of what `spanned` (..., I, r - s) has, others signs on the rest.
 
     Where `spanned` is 0, all are the signs that are given, (..., I, r).
@@ -308,14 +313,16 @@ def signs(shape: tuple[int, ...], draw: torch.Generator, dtype: torch.dtype) -> 
     return torch.randint(0, 2, shape, generator=draw, device=draw.device, dtype=torch.int8).to(dtype) * 2 - 1
 
 
-def share_of_step(sides: Iterable[Side]) -> float:
+def share_of_step(projections: Iterable[Projection]) -> float:
     """Multiplications that sketches of these take, over those of a training step (three for each weight).
 
     Those with few columns count `NARROW` times, since they take so much longer.
     """
-    matrices = [side for side in sides if len(side.shape) == 2]
-    costs = [NARROW * side.columns * sum(side.shape) or math.prod(side.shape) for side in matrices]
-    return sum(costs) / max(3 * sum(math.prod(side.shape) for side in matrices), 1)
+    matrices = [projection for projection in projections if len(projection.shape) == 2]
+    costs = [
+        NARROW * projection.columns * sum(projection.shape) or math.prod(projection.shape) for projection in matrices
+    ]
+    return sum(costs) / max(3 * sum(math.prod(projection.shape) for projection in matrices), 1)
 
 
 def is_stack(shape: tuple[int, ...]) -> bool:
@@ -328,7 +335,7 @@ def is_matrix(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 or is_stack(shape)
 
 
-def matrix_sketch(left: Tensor, right: Tensor, units: Units, count: int, side: Side) -> Tensor:
+def matrix_sketch(left: Tensor, right: Tensor, units: Units, count: int, projection: Projection) -> Tensor:
     """Sketch by group, (count, numbers), of `sum_rows left^T right`.
 
     Parameters
@@ -337,19 +344,19 @@ def matrix_sketch(left: Tensor, right: Tensor, units: Units, count: int, side: S
         Ids stand for rows of the unit matrix; -1 for a row of zeros.
     """
     exact = torch.promote_types(right.dtype, torch.float32)
-    right = (right if side.matrix is None else right @ side.matrix.to(right.dtype)).to(exact)
+    right = (right if projection.matrix is None else right @ projection.matrix.to(right.dtype)).to(exact)
     if left.dim() == 1:
-        right = right if side.signs is None else right * side.signs.to(exact)[left.clamp(min=0), None]
-        return _table(left, right, units, count, side.rows or side.outputs).mT.flatten(1)
-    return _core(right, left.to(exact), units, count, side).flatten(1)
+        right = right if projection.signs is None else right * projection.signs.to(exact)[left.clamp(min=0), None]
+        return _table(left, right, units, count, projection.rows or projection.outputs).mT.flatten(1)
+    return _core(right, left.to(exact), units, count, projection).flatten(1)
 
 
-def _core(a: Tensor, b: Tensor, units: Units, count: int, side: Side) -> Tensor:
+def _core(a: Tensor, b: Tensor, units: Units, count: int, projection: Projection) -> Tensor:
     """`sum_rows a^T b` by group, (count, a's numbers, b's numbers or rows that they are folded to)."""
     if units.slots is not None:
         a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (a, b))
     many, early = len(units.groups), count * a.shape[1] * b.shape[1] > ROOM  # too much to be held before it is folded
-    b = side.folded(b) if early else b
+    b = projection.folded(b) if early else b
     a, b = (part.reshape(many, -1 if part.numel() else 0, part.shape[1]) for part in (a, b))
     if units.apart:
         core = torch.bmm(a.transpose(1, 2), b)
@@ -359,7 +366,7 @@ def _core(a: Tensor, b: Tensor, units: Units, count: int, side: Side) -> Tensor:
         for first in range(0, many, step):
             part = slice(first, first + step)
             core.index_add_(0, units.groups[part], torch.bmm(a[part].transpose(1, 2), b[part]))
-    return core if early else side.folded(core)
+    return core if early else projection.folded(core)
 
 
 def _table(ids: Tensor, b: Tensor, units: Units, count: int, rows: int) -> Tensor:

@@ -118,10 +118,10 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
     """
     found, count = engine.validated, engine.groups if engine.validated is None else len(engine.languages)
     gram = torch.zeros(engine.groups, count, dtype=torch.float64, device=engine.device)
-    for name, side in engine.sides.items():
+    for name, projection in engine.projections.items():
         own = engine.train.get(name)
         if found is None:
-            own = gram.new_zeros((count, side.numbers), dtype=engine.dtype) if own is None else own
+            own = gram.new_zeros((count, projection.numbers), dtype=engine.dtype) if own is None else own
             own = own @ (engine.world.sum(own.clone()) if engine.world.size > 1 else own).T
         if own is not None and shares[name]:
             gram += shares[name] * own
@@ -168,7 +168,7 @@ def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Eval
     NonFiniteError
         On every rank, naming the step and the language.
     """
-    world, parts, K = engine.world, engine.arrangement.parts, len(engine.languages)
+    world, parts, K = engine.world, engine.arrangement.tensor_parallel, len(engine.languages)
     total = over_ranks(own_numbers(pending, engine, rates.shares), world)
     fault = fault_of(total, engine.languages)
     if fault is not None if parts is None else parts.any(fault is not None):

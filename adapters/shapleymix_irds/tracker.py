@@ -118,7 +118,7 @@ class IRDS:
             raise TrackerError("no parameter of the model is trained", hint="set requires_grad before this")
         self.world = World.of(process_group, local(weights[0]).device)
         self.validation = None if val is None else ValidationSet(val, languages, self.options)
-        self.auto, self.looked = every == "auto", False
+        self.auto, self.seen_first_call = every == "auto", False
         self.schedule = None if every == "auto" else Schedule(every, self.options.seed)
         numbers = sum(p.numel() for p in weights) * len(languages) * (2 if val is None else 1)
         exact = engine == "exact" or (engine == "auto" and numbers <= EXACT)
@@ -221,7 +221,7 @@ class IRDS:
             counts = seen if indices.dim() == 2 else seen.sum(1)
             call = Call(step, self.world.rank, indices, counts, tokens, total, length(x))
             self.engine.loss_fn = checking = checked(loss_fn, place)
-            if self.validation is None and not self.engine.known:
+            if self.validation is None and not self.engine.examined:
                 self.engine.sample = sample_of(x, y, self.options.ignore_index)
             if self.steps == 0 and self.pending is None:
                 self.engine.check()
@@ -377,7 +377,7 @@ class IRDS:
         TrackerError
             Between `backward` and `commit`.
         """
-        if self.following is not None and self.following.met:
+        if self.following is not None and self.following.scales:
             self._settle()
         elif self.following is None and self.pending is not None:
             raise TrackerError(f"step {self.pending.step} is not committed, so that it cannot be checkpointed")
@@ -391,7 +391,7 @@ class IRDS:
             "ledger": self.ledger.to_document(),
             "losses": [self.losses.start, self.losses.latest],
             "run": [self.steps, self.tokens, self.next_step],
-            "passed": sorted(self.engine.coverage.passed),
+            "passed": sorted(self.engine.coverage.per_language),
         }
         return {"irds": json.dumps(document)}  # floats read back exactly
 
@@ -408,14 +408,14 @@ class IRDS:
         self.schedule = Schedule(saved["every"], self.options.seed) if saved["every"] else self.schedule
         self.ledger, self.losses = saved["ledger"], saved["losses"]
         self.steps, self.tokens, self.next_step = saved["run"]
-        self.engine.coverage.passed |= saved["passed"]
+        self.engine.coverage.per_language |= saved["passed"]
         if self.log is not None:
             self.log.cut(self.next_step)
 
     def _enter(self, step: int, tokens: int | None) -> int:
         """A call begins; a step that the optimisers have skipped is dropped, for the next one or its repetition."""
         number, pending, following = operator.index(step), self.pending, self.following
-        if pending is not None and following is not None and (pending.step != number or following.met):
+        if pending is not None and following is not None and (pending.step != number or following.scales):
             self._settle(again=pending.step == number)
         if number < self.next_step:
             hint = "count steps upwards from 0, and after a resume from where the checkpoint was made"
@@ -426,8 +426,8 @@ class IRDS:
 
     def _prepare(self, loss_fn: LossFn | None, total: float) -> None:
         """Before the first step: what is not covered, the schedule, the losses at the start, a clean log."""
-        if not self.engine.known:
-            self.engine.learn()
+        if not self.engine.examined:
+            self.engine.examine()
         if self.schedule is None:
             self.schedule = Schedule.planned(self.engine.extra_cost(total), self.options)
         if self.steps == 0 and self.pending is None:
@@ -447,7 +447,7 @@ class IRDS:
     @contextmanager
     def _call(self, call: Call, loss_fn: LossFn | None) -> Iterator[Watched | None]:
         """One call of a step; where the step is evaluated, what is seen of it. The first call of all is looked at."""
-        first, self.looked = not self.looked, True
+        first, self.seen_first_call = not self.seen_first_call, True
         self._prepare(loss_fn, call.total)
         self.clock.begin()
         if self.pending is None:
@@ -500,8 +500,8 @@ class IRDS:
             return  # as PyTorch does it to make an optimiser's state
         pending = self._begun()
         with self._dropping():
-            following.meet(number, self.engine.parameters if pending.evaluated else None, pending.step, scale)
-            if len(following.met) < len(following.optimizers):
+            following.about_to_step(number, self.engine.parameters if pending.evaluated else None, pending.step, scale)
+            if len(following.scales) < len(following.optimizers):
                 return
             if not pending.evaluated:
                 self._end(pending)

@@ -62,7 +62,7 @@ class Arrangement:
         gradients of different ranks cannot be compared.
     divisor : float, optional
         What the sum of gradients over ranks is divided by; None: the number of ranks.
-    parts : World, optional
+    tensor_parallel : World, optional
         The ranks that hold parts of the same layers and see the same sequences (tensor parallel).
     copies : frozenset of str
         Parameters that are whole on each of those ranks, and counted by another one.
@@ -71,7 +71,7 @@ class Arrangement:
     tokens_first: bool = False
     scattered: bool = False
     divisor: float | None = None
-    parts: World | None = None
+    tensor_parallel: World | None = None
     copies: frozenset[str] = frozenset()
 
 

@@ -89,7 +89,7 @@ def submit(
     *,
     jobs: int | None = None,
     options: Mapping[str, object] | None = None,
-    cluster: str = "slurm",
+    on: str = "slurm",
 ) -> list[str]:
     """Submit runs in arrays of at most 1,000 tasks. A task whose run is finished, or trained by another, ends at once.
 
@@ -103,7 +103,7 @@ def submit(
         Tasks of an array at a time.
     options : mapping of str to object, optional
         Options of sbatch, all handed on: `partition`, `gres`, `time`, `cpus_per_task`, ...
-    cluster : str
+    on : str
         `slurm`; or submitit's `local` or `debug`, for tests.
 
     Returns
@@ -128,7 +128,7 @@ def submit(
     parameters |= {} if jobs is None else {"slurm_array_parallelism": jobs}
     try:
         folder = places[0].parent / "slurm" / "%j"
-        executor = submitit.AutoExecutor(folder=folder, cluster=cluster, slurm_max_num_timeout=1_000)
+        executor = submitit.AutoExecutor(folder=folder, cluster=on, slurm_max_num_timeout=1_000)
         executor.update_parameters(**parameters)
         pieces = (slice(start, start + MOST_TASKS) for start in range(0, len(runs), MOST_TASKS))
         return [job.job_id for piece in pieces for job in executor.map_array(Task(), runs[piece], places[piece])]

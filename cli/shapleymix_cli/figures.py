@@ -9,10 +9,10 @@ import click
 import shapleymix as sm
 from shapleymix.errors import Location, SolveError, UsageError
 from shapleymix.records import Record
+from shapleymix_cli.command_factory import argument, command, option, output
 from shapleymix_cli.console import Output
 from shapleymix_cli.fits import fit_argument, law_file, like
 from shapleymix_cli.inputs import load, load_fit, read_log, read_matrix
-from shapleymix_cli.making import argument, command, option, output
 
 FIGURES = (
     "transfer", "agreement", "fit", "compare", "learning-curve", "mixture", "frontier", "design", "downstream",

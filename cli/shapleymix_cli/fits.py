@@ -8,6 +8,7 @@ from typing import Any
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
+from shapleymix_cli.command_factory import argument, command, option, output
 from shapleymix_cli.console import (
     Heading,
     Output,
@@ -23,7 +24,6 @@ from shapleymix_cli.console import (
     size,
 )  # fmt: skip
 from shapleymix_cli.inputs import law_of, read_log
-from shapleymix_cli.making import argument, command, option, output
 
 SEARCH = ("log", "starts", "iterations", "tolerance", "prior", "delta")
 """Parameters of fits that are none of the command line."""
@@ -40,7 +40,7 @@ Sizes = tuple[float, ...] | None
     "shapleymix fit example/runs.csv -o fit.json",
     "shapleymix shapley example/coalitions.csv -o sv.csv",
     "shapleymix fit example/runs.csv --law shapley-tempered --transfer sv.csv --folds 3 --bootstrap 50 -o other.json",
-    core=lambda: (sm.fit,),
+    options_from=lambda: (sm.fit,),
     without=SEARCH,
 )
 @log_argument
@@ -90,7 +90,7 @@ def scores_table(scores: Any) -> Table:
 
 @command(
     "shapleymix compare example/runs.csv --laws exponential,learned-base,chinchilla --folds 3",
-    core=lambda: (sm.compare,),
+    options_from=lambda: (sm.compare,),
     without=SEARCH,
 )
 @log_argument
@@ -119,7 +119,7 @@ def comparison_view(found: sm.Comparison) -> list[Part]:
 
 @command(
     "shapleymix learning-curve example/runs.csv --law hellinger --folds 3",
-    core=lambda: (sm.learning_curve,),
+    options_from=lambda: (sm.learning_curve,),
     only=("law", "transfer", "languages", "level", "seed", "folds", "min_own_tokens"),
 )
 @log_argument
@@ -138,7 +138,7 @@ def learning_curve(out: Output, log: sm.RunLog, **keywords: Any) -> None:
 @command(
     "shapleymix fit example/runs.csv -o fit.json",
     "shapleymix evaluate fit.json example/coalitions.csv",
-    core=lambda: (sm.evaluate,),
+    options_from=lambda: (sm.evaluate,),
     only=("level", "strict"),
 )
 @fit_argument
@@ -162,7 +162,7 @@ def evaluate(out: Output, fit: sm.Fit, runs: list[str], **keywords: Any) -> None
     "shapleymix predict fit.json --mixture en=0.5,de=50% -N 97600 -D 2M",
     "shapleymix predict fit.json --mixture uniform --mixture plan=en=0.4,de=0.3,ja=0.3 -N 97600 -D 2M",
     "shapleymix predict fit.json example/runs.csv -o predictions.csv",
-    core=lambda: (sm.compare_mixtures,),
+    options_from=lambda: (sm.compare_mixtures,),
     only=("unit", "weights", "languages", "available", "downstream", "level", "strict"),
 )
 @fit_argument
@@ -247,7 +247,7 @@ def candidates_view(found: sm.Candidates) -> list[Part]:
 
 @command(
     "shapleymix downstream example/runs.csv --scores example/scores.csv --chance 0.25 -o downstream.json",
-    core=lambda: (sm.calibrate_scores,),
+    options_from=lambda: (sm.calibrate_scores,),
     without=("log", "scores"),
 )
 @log_argument
@@ -270,7 +270,7 @@ def _scores(out: Output, place: str, metric: str) -> Any:
     """A table of scores as it is; those of lm-eval's folder as a table."""
     if not os.path.isdir(place):
         return place
-    from shapleymix_io.tools import read_scores
+    from shapleymix_io.readers import read_scores
 
     table = read_scores(place, metric)
     for one in table.files:

@@ -16,12 +16,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from shapleymix.errors import ShapleyMixWarning
+from shapleymix_cli.command_factory import SETTINGS, Group
 from shapleymix_cli.console import Output, closed_pipe, exit_code_of
-from shapleymix_cli.making import SETTINGS, Group
 
 COMMANDS = {
     "example": ("tables", "Write small tables on which every example runs."),
-    "import": ("trainers", "Read runs of W&B, MLflow, TensorBoard, trainers or tables as a run log."),
+    "import": ("exchange", "Read runs of W&B, MLflow, TensorBoard, trainers or tables as a run log."),
     "shapley": ("tables", "Compute Shapley values of the languages from coalition runs."),
     "transfer": ("tables", "Show a transfer matrix, compare two, or calibrate one."),
     "laws": ("tables", "List the laws and what each needs."),
@@ -31,9 +31,9 @@ COMMANDS = {
     "evaluate": ("fits", "Score a fit on runs that it has not seen."),
     "predict": ("fits", "Predict losses of mixtures, and tell which of several is better."),
     "downstream": ("fits", "Relate scores on tasks, such as lm-eval's, to losses."),
-    "optimize": ("mixtures", "Find the best mixture, with a proof."),
+    "optimize": ("optimum", "Find the best mixture, with a proof."),
     "baselines": ("tables", "Show mixtures that need no law, with the epochs they make."),
-    "export": ("trainers", "Write a mixture as a trainer's config."),
+    "export": ("exchange", "Write a mixture as a trainer's config."),
     "plan": ("sweeps", "Plan what to train next: informative mixtures, games, grids."),
     "launch": ("sweeps", "Train the runs of a plan; call it again to resume."),
     "run": ("sweeps", "Train one run of a plan, for any scheduler."),

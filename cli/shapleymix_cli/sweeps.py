@@ -11,9 +11,9 @@ import click
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
+from shapleymix_cli.command_factory import SETTINGS, Group, argument, command, option, output
 from shapleymix_cli.console import DATA_SAY_NO, Heading, Output, Table, Whole, percent, size
 from shapleymix_cli.inputs import names_of, read_log, read_plan
-from shapleymix_cli.making import SETTINGS, Group, argument, command, option, output
 
 if TYPE_CHECKING:
     from shapleymix_sweep.mixtures import Mixtures
@@ -47,7 +47,7 @@ def _grid_options(function: Callable[..., None]) -> Callable[..., None]:
     "shapleymix plan mixtures --n 12 --sources en,de,fr,zh,ja -N 97600 -D 2M -o plan.csv",
     "shapleymix plan mixtures example/runs.csv --n 6 --caps en=0.4 --batches 2",
     "shapleymix plan mixtures --sources a,b,c --controlled monolingual,uniform --random 4 -o mixtures.csv",
-    core=lambda: (sm.problem, sm.design),
+    options_from=lambda: (sm.problem, sm.design),
     only=("fit", "N", "D", "candidates", "region", "batches", "seed", *BOUNDS),
 )
 @argument("runs", "[LOG]...")

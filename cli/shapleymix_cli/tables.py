@@ -11,8 +11,8 @@ import click
 import shapleymix as sm
 from shapleymix.errors import UsageError
 from shapleymix.files import atomic_write
+from shapleymix_cli.command_factory import argument, command, option, output
 from shapleymix_cli.console import Heading, Output, Part, Whole, section, size
-from shapleymix_cli.making import argument, command, option, output
 
 if TYPE_CHECKING:
     from shapleymix.tables.transfer import Similarity
@@ -52,7 +52,7 @@ def example(out: Output, folder: str) -> None:
 @command(
     "shapleymix shapley example/coalitions.csv -o sv.csv",
     "shapleymix shapley example/coalitions.csv --sampled --json",
-    core=lambda: (sm.shapley_values,),
+    options_from=lambda: (sm.shapley_values,),
     without=("log",),
 )
 @argument("games", "LOG...")

@@ -15,7 +15,7 @@ from shapleymix.fitting.evidence import Logs, one_log, own_tokens
 from shapleymix.records import FloatArray
 from shapleymix.tables.words import format_size
 from shapleymix_view.canvas import ACCENT, COLOURS, FAINT, INK, MARKS, Picture, bars, panels, picture, readable_on
-from shapleymix_view.question import rows_of, summed
+from shapleymix_view.page_data import rows_of, summed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -28,7 +28,7 @@ from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.words import format_size
 from shapleymix_view.markup import Child, Markup, bar, embedded, folded, node, percent, scatter, section, table
-from shapleymix_view.question import document, rows_of, summed, unmoved
+from shapleymix_view.page_data import document, rows_of, summed, unmoved
 
 SCRIPTS = ("solver.js", "page.js")
 MOST_WARNINGS, MOST_PANELS, SHADES = 3, 24, 4

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from shapleymix_io import read
 from shapleymix_io.column_map import ColumnMap
+from shapleymix_io.readers import read_scores
 from shapleymix_io.reading import imported, proposal
-from shapleymix_io.tools import read_scores
 
 import shapleymix as sm
 from shapleymix.errors import DataError, ShapleyMixError, UsageError

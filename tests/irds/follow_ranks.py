@@ -130,7 +130,7 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
                 dist.all_reduce(parameter.grad)
         if tracker is not None and tracker.evaluates(step):
             reference.load_state_dict(weights)
-            truth = expected(case, reference, calls, tracker.engine.sides)
+            truth = expected(case, reference, calls, tracker.engine.projections)
             truth = truth + torch.as_tensor(tracker.ledger.phi)
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)

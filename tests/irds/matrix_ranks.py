@@ -165,7 +165,7 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float, list[str
         if tracker is not None:
             tracker.commit(lr=LR)
             if evaluated:
-                sides = tracker.engine.sides
+                sides = tracker.engine.projections
                 for taken in (side.columns for side in sides.values()), (side.rows for side in sides.values()):
                     assert any(taken) == (engine == "sketch")
                 expected = 2 * LR * truth_of(reference, parts, sides)

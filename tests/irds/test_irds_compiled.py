@@ -45,7 +45,7 @@ def test_sketches_are_those_of_the_uncompiled_model(compiled: str, parallel: str
     for seed in (1, 2):  # the graph of the first evaluation is used again in the second
         engine.open(seed)
         found = validated(engine)
-        assert sorted(found) == sorted(eager) == sorted(engine.sides)
+        assert sorted(found) == sorted(eager) == sorted(engine.projections)
         for name, sketch in found.items():
             torch.testing.assert_close(sketch, eager[name], rtol=1e-4, atol=1e-5 * float(eager[name].abs().max()))
 
@@ -70,4 +70,4 @@ def validated(engine: Engine) -> dict[str, Tensor]:
     languages = torch.arange(BATCH) % 3
     tokens = torch.full((BATCH,), LENGTH, dtype=torch.float64)
     piece = Piece(x, y, languages, torch.ones(BATCH, dtype=torch.float64), tokens)
-    return engine.passed([piece]).sketches
+    return engine.validation_sketches([piece]).sketches

@@ -109,9 +109,9 @@ def test_rates_and_clipping_are_read_from_the_optimiser(engine: Any, val: Any, m
     for p, w, g in zip(model.parameters(), before, grads, strict=True):
         assert torch.equal(p, w.add(g, alpha=-rate[id(p)])), "the step is the one of a run without the tracker"
     clip = 0.1 / (norm + 1e-6)
-    truth = truth_of(None, [clip * lr for lr in lrs], val, tracker.engine.sides)
+    truth = truth_of(None, [clip * lr for lr in lrs], val, tracker.engine.projections)
     assert relative(tracker.ledger.phi, truth) < 1e-7
-    assert (tracker.engine.sides["blocks.0.qkv.weight"].rows > 0) == (engine == "sketch")
+    assert (tracker.engine.projections["blocks.0.qkv.weight"].rows > 0) == (engine == "sketch")
     assert tracker.steps == tracker.ledger.count == 1
     assert tracker.next_step == 1
 

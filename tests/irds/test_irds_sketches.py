@@ -10,14 +10,23 @@ torch = pytest.importorskip("torch")
 
 from irds_models import LANGUAGES, Tied, batch, loss_of, make_model, naive_gram, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
-from shapleymix_irds.sketches import Labels, Side, Units, matrix_sketch, near, side_of, sides_of, signs  # noqa: E402
+from shapleymix_irds.sketches import (  # noqa: E402
+    Labels,
+    Projection,
+    Units,
+    matrix_sketch,
+    projection_of,
+    projections_of,
+    signs,
+    with_basis,
+)
 from torch import Tensor  # noqa: E402
 
 
-def drawn(shape: tuple[int, ...], columns: int, most: float = torch.inf, seed: int = 7) -> Side:
+def drawn(shape: tuple[int, ...], columns: int, most: float = torch.inf, seed: int = 7) -> Projection:
     """The side of a matrix in double precision, with signs for M."""
     draw = torch.Generator().manual_seed(seed)
-    side = side_of(shape, columns, "matrix", most).drawn(draw, torch.float64)
+    side = projection_of(shape, columns, "matrix", most).drawn(draw, torch.float64)
     if side.matrix is not None:
         side.matrix = signs(tuple(side.matrix.shape), draw, torch.float64) * side.columns**-0.5
     return side
@@ -74,7 +83,7 @@ def test_products_of_sketches_are_unbiased_and_as_spread_as_stated() -> None:
     for seed in range(400):
         side, small = (drawn((100, 120), 32, most, seed) for most in (torch.inf, 25 * 32))
         given = torch.sign(side.matrix)
-        some, every = (near(each.T @ torch.randn(len(each), 24, **draw), given) for each in (inputs[:10], inputs))
+        some, every = (with_basis(each.T @ torch.randn(len(each), 24, **draw), given) for each in (inputs[:10], inputs))
         for name, one, matrix in zip(errors, (side, small, side, side), (side.matrix, every, some, every), strict=True):
             one.matrix = matrix
             error = (one.sketch(g) * one.sketch(h)).sum() - (g * h).sum()
@@ -94,7 +103,7 @@ def test_what_an_evaluation_holds_at_3_billion_parameters() -> None:
     layer |= {"norm1": (h,), "norm2": (h,)}
     shapes: dict[str, tuple[int, ...]] = {f"{n}.{name}": shape for n in range(28) for name, shape in layer.items()}
     shapes |= {"norm": (h,), "embed": (vocabulary, h), "head": (vocabulary, h)}
-    sides = sides_of(shapes, {"embed": "table", "head": "output"}, Options().side).values()
+    sides = projections_of(shapes, {"embed": "table", "head": "output"}, Options().side).values()
     numbers = sum(side.numbers for side in sides)
     matrices = sum(side.shape[-1] * side.columns for side in sides)
     assert numbers <= sketches.NUMBERS
@@ -108,7 +117,7 @@ def test_an_evaluation_holds_what_is_reckoned(val: Any, monkeypatch: pytest.Monk
     tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="sketch", options=options)
     tracker.backward(loss_of(model), *batch((1, 4, 2, 3)), step=0)
     engine = tracker.engine
-    numbers = sum(side.numbers for side in engine.sides.values())
+    numbers = sum(side.numbers for side in engine.projections.values())
     assert 500 < numbers < 3000
     assert sum(each.numel() for each in engine.validated.sketches.values()) == 4 * numbers
     assert {tuple(each.shape) for each in engine.train.values()} == {(4, 4)}

@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file  # noqa: E402
-from shapleymix_irds.train.world import agreed_round  # noqa: E402
+from shapleymix_irds.train.distributed import agreed_round  # noqa: E402
 from torch._C._distributed_c10d import HashStore  # noqa: E402
 
 from shapleymix.tables.run_reading import read_runs  # noqa: E402

@@ -36,13 +36,13 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tasks_train_their_runs_and_a_run_that_fails_is_a_job_that_fails(tmp_path: Path):
     plan = game_plan(tmp_path)
-    slurm.submit(plan, [0, 2], cluster="local")
+    slurm.submit(plan, [0, 2], on="local")
     wait_for(lambda: list(state_of(plan).results) == [0, 2])
-    slurm.submit(plan, [0, 1, 2], cluster="local")
+    slurm.submit(plan, [0, 1, 2], on="local")
     wait_for(lambda: len(state_of(plan).results) == 3)
     assert counts(plan, "starts") == [1, 1, 1]
     plan = game_plan(tmp_path, "--fail 1", sources=("a",))
-    slurm.submit(plan, [0], cluster="local")
+    slurm.submit(plan, [0], on="local")
     wait_for(lambda: state_of(plan).failures)
     assert "out of memory" in state_of(plan).failures[0]
 
@@ -82,7 +82,7 @@ def test_a_task_whose_time_is_over_waits_for_a_checkpoint_and_queues_again(tmp_p
     command = f"{sys.executable} {tmp_path / 'saving.py'} {{mixture}} {{out}}"
     grid(coalitions(("a",)), 1000, 2000, command=command).write(tmp_path / "plan.jsonl")
     plan = read_plan(tmp_path / "plan.jsonl")
-    slurm.submit(plan, [0], cluster="local")
+    slurm.submit(plan, [0], on="local")
     out = plan.place(0) / "out"
     wait_for(lambda: (out / "started").exists() and (out / "started").read_text())
     for pid in (out / "started").read_text().split():

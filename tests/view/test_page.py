@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from cli_tools import runner
 from page_tools import LANGUAGES, answers, data_of
-from shapleymix_cli.mixtures import mixture_view
+from shapleymix_cli.optimum import mixture_view
 from shapleymix_view import report
 from shapleymix_view.canvas import luminance
 

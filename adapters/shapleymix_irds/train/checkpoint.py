@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from shapleymix.errors import Location, StoreError, UsageError
+from shapleymix_irds.train.distributed import World
 from shapleymix_irds.train.model import sharded_like
-from shapleymix_irds.train.world import World
 from shapleymix_irds.world import put_back
 
 STATE, RECORD, SUMS = "state.safetensors", "run.json", "SHA256SUMS"

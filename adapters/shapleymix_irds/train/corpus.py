@@ -32,9 +32,9 @@ from torch import Tensor
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.words import parse_size
+from shapleymix_irds.train.distributed import World
 from shapleymix_irds.train.settings import Settings
 from shapleymix_irds.train.text import TEXT_ENDINGS, TOKEN_ENDINGS, Documents, Tokenizer, encoded, read_file
-from shapleymix_irds.train.world import World
 
 WORDS = 64
 WORD_LENGTHS = (3, 8)

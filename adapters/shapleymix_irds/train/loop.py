@@ -23,10 +23,10 @@ from shapleymix_irds import IRDS, Options
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.train import checkpoint, outputs
 from shapleymix_irds.train.corpus import Corpus, Feed, Sampler, Sequences, open_corpus, passes, spread, windows_of
+from shapleymix_irds.train.distributed import World, bf16, build, join, sync_gradients
 from shapleymix_irds.train.model import sequence_losses
 from shapleymix_irds.train.outputs import check_goal, export
 from shapleymix_irds.train.settings import Settings
-from shapleymix_irds.train.world import World, bf16, build, join, sync_gradients
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 UNSOUND = "a lower --lr or a longer --warmup; the last checkpoint is sound"

@@ -41,7 +41,7 @@ def test_a_family_is_measured_in_the_trainer(name: str, tmp_path: Path) -> None:
     g, h = naive(model := made(name))
     trainer, plain = trained(made(name), tmp_path, True), trained(made(name), tmp_path, False)
     assert trainer.tracker.engine.fallback is None
-    truth = products(model, g, h, trainer.tracker.engine.sides)
+    truth = products(model, g, h, trainer.tracker.engine.projections)
     assert relative(trainer.tracker.ledger.phi, RATE * truth) < 1e-5
     for one, other in zip(trainer.model.parameters(), plain.model.parameters(), strict=True):
         assert torch.equal(one, other)

@@ -225,7 +225,7 @@ class Group(Exemplified, click.Group):
 
 def command(
     *examples: str,
-    core: Callable[[], tuple[Callable[..., object], ...]] | None = None,
+    options_from: Callable[[], tuple[Callable[..., object], ...]] | None = None,
     without: Collection[str] = (),
     only: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[[], click.Command]]:
@@ -238,7 +238,7 @@ def command(
     ----------
     examples : str
         Calls that run as they stand after `shapleymix example`.
-    core : callable, optional
+    options_from : callable, optional
         Gives the functions of the library whose parameters are options as well.
     without, only : collection of str
         Parameters of them that are none; or those that are.
@@ -248,7 +248,9 @@ def command(
         def build() -> click.Command:
             own: list[click.Parameter] = [*map(copy, reversed(getattr(function, "__click_params__", [])))]
             left = {*without, "progress", *(one.name for one in own)}
-            found = {one.name: one for function in (core() if core else ()) for one in options_of(function)}
+            found = {
+                one.name: one for function in (options_from() if options_from else ()) for one in options_of(function)
+            }
             further = [one for name, one in found.items() if name not in left and (not only or name in only)]
             at = next((place for place, one in enumerate(own) if one.name == "output"), len(own))
             params = [*own[:at], *further, *own[at:]]

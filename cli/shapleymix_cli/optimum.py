@@ -9,9 +9,9 @@ import numpy as np
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
+from shapleymix_cli.command_factory import command, option, output
 from shapleymix_cli.console import Output, Part, Table, gains, intervals, predicted, score_or_loss, section, size
 from shapleymix_cli.fits import Sizes, budget_of, fit_argument, law_file, like, sizes, tokens
-from shapleymix_cli.making import command, option, output
 
 if TYPE_CHECKING:
     from shapleymix.mixing.answers import MixtureGrid
@@ -27,7 +27,7 @@ ROUNDING = 1e-12
     "shapleymix optimize fit.json -N 97600 -D 2M --caps zh=0.3 --groups 'en+de<=0.5' --compare-to en=0.5,ja=0.5",
     "shapleymix optimize fit.json -N 97600 -D 2M --frontier en:rest --points 5",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights ja=5,en=1 -o grid.csv",
-    core=lambda: (sm.problem,),
+    options_from=lambda: (sm.problem,),
     without=("fit", "N", "D", "constraints", "smoothing"),
 )
 @fit_argument

@@ -16,7 +16,7 @@ import polars as pl
 
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.files import read_once
-from shapleymix_io.table import Table, flat, table_of, told
+from shapleymix_io.table import Table, flat, table_of, with_plain_errors
 
 STATE, MEGATRON, TENSORBOARD = "trainer_state", "megatron", "tensorboard"
 MLFLOW, WANDB, OLMIX = "mlflow", "wandb", "olmix"
@@ -118,7 +118,7 @@ def read_wandb(address: str) -> Table:
     if "/" not in path:
         raise UsageError(f"{address!r} names no project", hint="write it like wandb:ENTITY/PROJECT")
     api = installed("wandb", "wandb").Api
-    found = told("Weights & Biases", address, lambda: [_wandb_history(run) for run in api().runs(path)])
+    found = with_plain_errors("Weights & Biases", address, lambda: [_wandb_history(run) for run in api().runs(path)])
     return table_of_histories(found, address, WANDB, _WANDB_STEP)
 
 
@@ -162,7 +162,9 @@ def read_mlflow(address: str, origin: str | None = None) -> Table:
     if uri.startswith("file:"):
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     tracking = installed("mlflow.tracking", "mlflow")
-    found = told("MLflow", place, lambda: _mlflow_runs(tracking.MlflowClient(tracking_uri=uri), name, place))
+    found = with_plain_errors(
+        "MLflow", place, lambda: _mlflow_runs(tracking.MlflowClient(tracking_uri=uri), name, place)
+    )
     return table_of_histories(found, place, MLFLOW)
 
 

@@ -16,9 +16,9 @@ from shapleymix.files import atomic_write, read_json, write_json
 from shapleymix.tables.mixtures import parse_mixture
 from shapleymix.tables.sheets import write_table
 from shapleymix.tables.words import parse_size
+from shapleymix_cli.command_factory import argument, command, option, output
 from shapleymix_cli.console import Output, Part, Table, Whole, section, size
 from shapleymix_cli.inputs import load
-from shapleymix_cli.making import argument, command, option, output
 
 if TYPE_CHECKING:
     from shapleymix_io import Export
@@ -129,7 +129,7 @@ def _exporting() -> Any:
     "shapleymix export best.json --format megatron --paths example/paths.csv -o blend.txt",
     "shapleymix export best.json --format hf --mean-tokens en=310,de=280,fr=290,zh=420,ja=380 -o mixing.py",
     "shapleymix export unimax:4 --format olmo-core --paths example/paths.csv -D 8M",
-    core=_exporting,
+    options_from=_exporting,
     without=("mixture", "format"),
 )
 @argument("mixture", "MIX")
