@@ -10,11 +10,8 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import FitError, Location
-from shapleymix.fitting.estimation import Estimate, Estimation
+from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import Evidence
-from shapleymix.fitting.least_squares import CONVERGED
-from shapleymix.laws import Law
-from shapleymix.laws.core import CoreLaw
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.words import format_size
@@ -276,62 +273,3 @@ def _require_mixtures(problem: Estimation, evidence: Evidence, rows: BoolArray) 
     if len(keys) < 2:
         message = f"law {problem.packing.law.name!r} needs different mixtures; all {int(rows.sum())} runs have one"
         raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")
-
-
-@dataclass(frozen=True)
-class TargetStatus(Record):
-    """`state` is converged, at-bound or not-converged; `advice` says what to do."""
-
-    kind = "fit/status"
-
-    target: str
-    state: str
-    advice: str
-
-
-def statuses(problem: Estimation, estimate: Estimate) -> tuple[TargetStatus, ...]:
-    """The standing of the first weighting's fit, target by target."""
-    names = np.array(problem.packing.names)
-    low, high = problem.packing.bounds()
-    owners = problem.packing.owners
-    meaningful = np.array([known.positive and known.high == 1.0 for known in owners], dtype=bool)  # the linear law
-    stuck = estimate.at_bound[0] & ~(meaningful & (estimate.x[0] >= high))
-    vanished = stuck & (estimate.x[0] <= low) & np.array([known.role == "linear" for known in owners], dtype=bool)
-    told = stuck & ~vanished & np.array([known.role != "coefficients" for known in owners], dtype=bool)
-    return tuple(
-        _status(target, estimate.status[0, j], names[vanished[j]], names[told[j]])
-        for j, target in enumerate(problem.inputs.targets)
-    )
-
-
-def reasons(law: type[Law], held: dict[str, float], evidence: Evidence) -> dict[str, str]:
-    """Why each held symbol was not fitted."""
-    values = {"N": np.unique(evidence.log.N), "D": np.unique(evidence.log.D)}
-    public = {known.name for known in CoreLaw.fitted()} if issubclass(law, CoreLaw) else set()
-    why = {}
-    for name, value in held.items():
-        budget = next(known.budget for known in law.fitted() if known.name == name) or "D"
-        if value == 0.0:
-            why[name] = f"the log holds one {budget} ({values[budget][0]:g}): {_instead(name, public, law)}"
-        else:
-            why[name] = f"the log holds two {budget}: held at {value:g}"
-    return why
-
-
-def _status(target: str, code: int, vanished: FloatArray, stuck: FloatArray) -> TargetStatus:
-    if code != CONVERGED:
-        return TargetStatus(target, "not-converged", "the search stopped early: look at this target's held-out error")
-    gone, bound = (list(dict.fromkeys(names.tolist())) for names in (vanished, stuck))
-    advice = []
-    if gone:
-        advice.append(f"{', '.join(gone)} fell to zero: at these budgets it cannot be separated from the other terms")
-    if bound:
-        advice.append(f"{', '.join(bound)} ended at a bound: trust the predictions, not this number")
-    return TargetStatus(target, "at-bound" if advice else "converged", "; ".join(advice))
-
-
-def _instead(name: str, public: set[str], law: type[Law]) -> str:
-    """What stands for a symbol that a log of one N or D cannot tell."""
-    if name in public:
-        return "taken from public runs"
-    return "held at 0, drawn in replicates" if issubclass(law, CoreLaw) else "dropped"

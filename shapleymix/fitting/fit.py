@@ -14,7 +14,7 @@ from shapleymix.display import Columns, Tabular, short
 from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison, selected
-from shapleymix.fitting.coverage import Coverage, Place, TargetStatus
+from shapleymix.fitting.coverage import Coverage, Place
 from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by, harms, one_log, own_tokens, traceless
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
@@ -50,10 +50,10 @@ class Fit(Tabular, Record):
         The fitted law, and the same with a leading axis of bootstrap replicates (None without them).
     sources, targets : tuple of str
         M and K labels.
-    status : tuple of TargetStatus
-        How the fit of each target ended.
-    held : dict of str to str
-        Symbols that the data do not determine, with the reason and the value that is assumed.
+    stopped : tuple of str
+        Targets at which the search stopped early.
+    held : tuple of str
+        Symbols that the data do not determine.
     fitted_scores, held_out : Scores, optional
         Scores on the fitted losses, and on losses that the fit did not see.
     selection : Comparison, optional
@@ -74,14 +74,14 @@ class Fit(Tabular, Record):
     """
 
     kind = "fit"
-    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "status": "K"}
+    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K"}
 
     law: Law
     replicates: Law | None
     sources: tuple[str, ...]
     targets: tuple[str, ...]
-    status: tuple[TargetStatus, ...]
-    held: dict[str, str]
+    stopped: tuple[str, ...]
+    held: tuple[str, ...]
     fitted_scores: Scores
     held_out: Scores | None
     selection: Comparison | None
@@ -136,7 +136,7 @@ class Fit(Tabular, Record):
         """What makes numbers of this fit untrustworthy."""
         found = [f"no fitted run holds {name}: its effect is unknown" for name in self.unseen]
         found += [f"little is known of the effect of {name}: {why}" for name, why in self.thin.items()]
-        found += [f"{one.target}: {one.advice}" for one in self.status if one.state == "not-converged"]
+        found += [f"{name}: the search stopped early: look at its held-out error" for name in self.stopped]
         return tuple(found)
 
     def predict(
@@ -554,7 +554,7 @@ def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> F
     log, inputs, (fitted_scores, held_out, odd) = study.log, study.inputs, errors_of(study, point)
     found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
-        status=point.status, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
+        stopped=point.stopped, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
         fitted_scores=fitted_scores, held_out=held_out,
         selection=None, rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),

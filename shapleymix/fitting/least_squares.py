@@ -217,12 +217,11 @@ class Prior:
 
 @dataclass(frozen=True)
 class Solution:
-    """What the search found: unknowns (Q, P), objective (Q,), status (Q,), at-bound mask (Q, P)."""
+    """What the search found: unknowns (Q, P), objective (Q,), status (Q,)."""
 
     x: FloatArray
     cost: FloatArray
     status: IntArray
-    at_bound: BoolArray
 
 
 @dataclass
@@ -324,7 +323,7 @@ def minimize(
     x = np.clip(start, objective.low, objective.high)
     number = np.arange(len(x))
     state = objective.expand(number, x, np.full(len(x), damping))
-    best = Solution(x.copy(), state.cost.copy(), np.full(len(x), ITERATIONS), np.zeros(x.shape, dtype=bool))
+    best = Solution(x.copy(), state.cost.copy(), np.full(len(x), ITERATIONS))
     for _ in range(iterations):
         step, damped = _step(objective, state)
         promised = -np.einsum("qp,qp->q", state.gradient + 0.5 * state.curvature.times(step), step)
@@ -339,7 +338,6 @@ def minimize(
         state = state.keep(~done)
         if not len(state.number):
             break
-    best.at_bound[:] = (best.x <= objective.low) | (best.x >= objective.high)
     return best
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import FitError
-from shapleymix.fitting.coverage import Coverage, TargetStatus, coverage_of, reasons, require_runs, statuses
+from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
 from shapleymix.fitting.estimation import Estimation, Stage
 from shapleymix.fitting.evidence import (
     TRACE,
@@ -41,6 +41,7 @@ from shapleymix.fitting.held_out import (
     score,
     surely,
 )
+from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of_fit, questions_of_recipes
 from shapleymix.fitting.repetition import Repetition
@@ -57,8 +58,8 @@ class Fitted:
 
     law: Law
     replicates: Law | None
-    status: tuple[TargetStatus, ...]
-    held: dict[str, str]
+    stopped: tuple[str, ...]
+    held: tuple[str, ...]
     notes: tuple[str, ...]
     coverage: Coverage
     used: BoolArray
@@ -71,11 +72,10 @@ def learned(study: Study, law: type[BlackBox]) -> Fitted:
     """A black box."""
     log, seen = study.log, study.evidence.observations(law, study.inputs)
     found = learned_by(law, log, seen, study.seed)
-    status = tuple(TargetStatus(target, "converged", "") for target in study.inputs.targets)
     note = "a black box has no bootstrap replicates"
     used = (seen.weight > 0) & study.evidence.final[:, None]
     coverage = coverage_of(log, used, study.untrained)
-    return Fitted(found, None, status, {}, (note,), coverage, used, Repetition.of(study.evidence, law, study.seed))
+    return Fitted(found, None, (), (), (note,), coverage, used, Repetition.of(study.evidence, law, study.seed))
 
 
 def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
@@ -100,11 +100,11 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
         again = replace(problem, repeated=estimate.repeated).resample(shares, estimate.x[0], study.seed, stage)
         drawn_symbols = again.repeated
         replicates = drawn_exponents(again.law, problem.levels, study.seed)
-    held = reasons(problem.packing.law, problem.packing.held, evidence)
-    standing = statuses(problem, estimate)
+    held, states = tuple(problem.packing.held), zip(study.inputs.targets, estimate.status[0].tolist(), strict=True)
+    stopped = tuple(target for target, state in states if state != CONVERGED)
     point = estimate.law.mapped(lambda known, value: value[0])
     repetition = Repetition.of(evidence, law, study.seed, estimate.repeated[0], drawn_symbols)
-    return Fitted(point, replicates, standing, held, _thin(law, evidence), coverage, used, repetition, losses, knobs)
+    return Fitted(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, losses, knobs)
 
 
 def _stage(progress: Progress | None, name: str) -> Stage | None:

@@ -197,10 +197,10 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
 
 def _require_told(fit: Any) -> None:
     """Refuse a fit whose runs do not tell how the loss falls with N or D: what is assumed would choose the split."""
-    of_budget, held = getattr(getattr(fit, "law", None), "of_budget", None), getattr(fit, "held", None) or {}
+    of_budget, held = getattr(getattr(fit, "law", None), "of_budget", None), getattr(fit, "held", ())
     for name in ("N", "D"):
         symbols, span = () if of_budget is None else of_budget(name), getattr(fit, f"{name}_range", None)
-        why = next((f"{symbol}: {held[symbol]}" for symbol in symbols if symbol in held), "")
+        why = next((f"{symbol} was assumed" for symbol in symbols if symbol in held), "")
         if not why and span is not None and not span[1] > span[0]:
             why = f"all have one {name}"
         if not why and of_budget is not None and not symbols:
