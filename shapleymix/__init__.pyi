@@ -1,7 +1,6 @@
 from shapleymix.errors import DataError as DataError
 from shapleymix.errors import FitError as FitError
 from shapleymix.errors import InfeasibleError as InfeasibleError
-from shapleymix.errors import OutsideError as OutsideError
 from shapleymix.errors import ShapleyMixError as ShapleyMixError
 from shapleymix.errors import ShapleyMixWarning as ShapleyMixWarning
 from shapleymix.errors import SolveError as SolveError
@@ -19,7 +18,6 @@ from shapleymix.fitting.surface import Gain as Gain
 from shapleymix.fitting.surface import Surface as Surface
 from shapleymix.game.coalitions import shapley_values as shapley_values
 from shapleymix.game.exact import exact_shapley as exact_shapley
-from shapleymix.game.sampled import sampled_shapley as sampled_shapley
 from shapleymix.laws import LAWS as LAWS
 from shapleymix.laws.base import Inputs as Inputs
 from shapleymix.laws.base import Law as Law

@@ -97,12 +97,6 @@ class DataError(ShapleyMixError):
     code = "bad_data"
 
 
-class OutsideError(DataError):
-    """With `strict`: the question lies outside of what was fitted."""
-
-    code = "outside"
-
-
 class UsageError(ShapleyMixError):
     """The call is wrong: an option, a name, an argument."""
 

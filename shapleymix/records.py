@@ -215,26 +215,9 @@ def _check_shapes(values: dict[str, object], axes: Mapping[str, str], place: Loc
         elif found != shape:
             message = f"the field {name!r} has shape {found}, expected {shape}"
             raise StoreError(message, location=Location(place.file, column=name), hint=WRITE_AGAIN)
-    for name, value in values.items():
-        for letter, length in _lengths(value) if isinstance(value, Record) else ():
-            if lengths.setdefault(letter, length) != length:
-                message = f"the field {name!r} is of another number of languages than the others"
-                raise StoreError(message, location=Location(place.file, column=name), hint=WRITE_AGAIN)
 
 
 def _shape(value: object, letters: str) -> tuple[tuple[int, ...], str]:
     """The shape of a value on the axes that these letters say, and the letters."""
     found = value.shape if isinstance(value, np.ndarray) else (len(typing.cast(tuple, value)),)
     return (found[1 - len(letters) :], letters[1:]) if letters[0] == "*" else (found, letters)
-
-
-def _lengths(record: Record) -> set[tuple[str, int]]:
-    """The lengths of the axes of sources and targets, of a record and of those that it holds."""
-    found: set[tuple[str, int]] = set()
-    for name, letters in record.shapes().items():
-        if (value := getattr(record, name)) is not None:
-            shape, named = _shape(value, letters)
-            found |= {(letter, length) for letter, length in zip(named, shape, strict=True) if letter in "MK"}
-    for value in vars(record).values():
-        found |= _lengths(value) if isinstance(value, Record) else set()
-    return found

@@ -1,7 +1,7 @@
 """Scores on tasks as functions of losses: a line for each task, through which mixtures can be chosen.
 
 >>> tasks = calibrate_scores("runs.csv", "scores.csv", chance="hellaswag=0.25")
->>> tasks.calibrations[0].transform, tasks.calibrations[0].held_out, tasks.score("hellaswag/en", 2.4)
+>>> tasks.calibrations[0].transform, tasks.calibrations[0].held_out
 >>> mix = optimize(fit, "243M", "100B", downstream=tasks, weights="hellaswag=1,xwinograd=1")
 
 A task follows the loss l of its target by `s = a g(l) + b`, with g one of five transforms (ShapleyLaw paper, appendix
@@ -28,12 +28,12 @@ from shapleymix.display import Tabular, short
 from shapleymix.errors import FitError, UsageError, caution, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs, one_log
-from shapleymix.laws.task_curves import CODES, SIGMOID, TRANSFORMS, TaskCurves, Transform
+from shapleymix.laws.task_curves import CODES, TRANSFORMS, TaskCurves, Transform
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
-from shapleymix.tables.words import as_word, format_size, parse_choice, parse_number, parse_pairs
+from shapleymix.tables.words import as_word, format_size, parse_number, parse_pairs
 
 FEWEST = 3
 """Mixtures below which two numbers can be fitted and nothing is known of their error."""
@@ -58,18 +58,6 @@ class Points(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One transform that was tried: its line, R2 in the sample, held-out error (root mean square) and held-out R2."""
-
-    transform: str
-    a: float
-    b: float
-    R2: float
-    held_out: float
-    held_out_R2: float
-
-
-@dataclass(frozen=True)
 class Calibration(Record):
     """`s = a g(l) + b` of one task and target, or `s = chance + (1 - chance) / (1 + exp(a l - b))` for the sigmoid.
 
@@ -88,7 +76,8 @@ class Calibration(Record):
     losses, scores : array (S,)
         What was fitted: the losses of scored runs, and their scores.
     R2, held_out, held_out_R2 : float
-        As of `Tried`; the last is NaN where three mixtures are all there are.
+        R2 in the sample, held-out error (root mean square) and held-out R2, which is NaN where three mixtures are all
+        there are.
     pearson, p_value : float
         Correlation of losses and scores, and how likely one so far from 0 is by chance.
     """
@@ -242,22 +231,6 @@ class Downstream(Tabular, Record):
             raise UsageError(message, hint="give weights to the other tasks alone")
         return found
 
-    def calibration(self, label: str) -> Calibration:
-        """The calibration of a task and target, such as `hellaswag/en`.
-
-        Raises
-        ------
-        UsageError
-            If there is none.
-        """
-        if label not in self.labels:
-            raise UsageError(f"no calibration of {label!r}", hint=did_you_mean(label, self.labels))
-        return self.calibrations[self.labels.index(label)]
-
-    def score(self, label: str, loss: FloatArray | float) -> FloatArray:
-        """Predicted scores of a task at losses."""
-        return self.calibration(label).score(loss)
-
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes these lines untrustworthy."""
@@ -265,19 +238,7 @@ class Downstream(Tabular, Record):
 
     def columns(self) -> dict[str, Any]:
         """One row a task and target."""
-        names = (
-            "task",
-            "target",
-            "transform",
-            "a",
-            "b",
-            "R2",
-            "held_out_R2",
-            "held_out",
-            "pearson",
-            "p_value",
-            "scatter",
-        )
+        names = ("task", "target", "transform", "R2", "held_out_R2", "held_out", "pearson")
         return {name: [getattr(one, name) for one in self.calibrations] for name in names}
 
     def _curves(self, a: FloatArray, b: FloatArray) -> TaskCurves:
@@ -298,7 +259,6 @@ def calibrate_scores(
     *,
     task_language: Mapping[str, str] | str | None = None,
     chance: Mapping[str, float] | str | float | None = None,
-    transform: str | None = None,
 ) -> Downstream:
     """Calibrate the scores of tasks by the losses of their languages.
 
@@ -313,8 +273,6 @@ def calibrate_scores(
         The language of tasks whose name does not end in it: `"hellaswag=en,belebele_deu_Latn=de"`.
     chance : float, mapping or str, optional
         What a guess scores, by task or for all: `"hellaswag=0.25"`; a sigmoid is tried where it is known.
-    transform : str, optional
-        Take this one for every task; by default that of the lowest held-out error.
 
     Raises
     ------
@@ -324,22 +282,21 @@ def calibrate_scores(
         If no task can be calibrated.
     """
     rows = one_log(log)
-    only = None if transform is None else TRANSFORMS[parse_choice(transform, tuple(TRANSFORMS), "transform")]
     sheet = read_sheet(scores)
     points, notices = _points(sheet, rows, _meanings(task_language, rows.targets), _chances(chance))
-    refused = {f"{one.task}/{one.target}": why for one in points if (why := _why_not(one, only))}
-    found = tuple(_calibrated(one, only) for one in points if f"{one.task}/{one.target}" not in refused)
+    refused = {f"{one.task}/{one.target}": why for one in points if (why := _why_not(one))}
+    found = tuple(_calibrated(one) for one in points if f"{one.task}/{one.target}" not in refused)
     if not found:
         label, why = next(iter(refused.items()), ("scores", "there are none"))
         hint = "score more runs of different mixtures, on tasks that some runs do better than others"
         raise FitError(f"no task can be calibrated: {label}: {why}", hint=hint)
-    provenance: dict[str, Json] = {"log_sha256": rows.digest, "scores_sha256": sheet.digest, "transform": transform}
+    provenance: dict[str, Json] = {"log_sha256": rows.digest, "scores_sha256": sheet.digest}
     answer = Downstream(found, refused, (*rows.notices, *notices), provenance)
     caution(answer.warnings)
     return answer
 
 
-def lines_of(points: Points) -> dict[str, tuple[Tried, FloatArray]]:
+def lines_of(points: Points) -> dict[str, tuple[Calibration, FloatArray]]:
     """The line of every transform that the scores allow, with its residuals held out (S,).
 
     A sigmoid is tried where the chance level is known.
@@ -348,47 +305,38 @@ def lines_of(points: Points) -> dict[str, tuple[Tried, FloatArray]]:
     return {one.name: _line(points, one) for one in kinds}
 
 
-def _calibrated(points: Points, only: Transform | None) -> Calibration:
-    lines = lines_of(points)
-    best = (
-        lines[only.name][0]
-        if only
-        else min((one for one, _ in lines.values()), key=lambda one: round(one.held_out, 12))
-    )
-    shape, mixtures = TRANSFORMS[best.transform], len(np.unique(points.groups))
-    guess = points.chance if shape.is_sigmoid else 0.0
-    at = (best.a, best.b, guess)
-    residual = points.score - shape.score(points.loss, *at)
-    rows = len(residual)
-    scatter = float(np.sqrt(np.square(residual).sum() / max(rows - 2, 1)))
-    J = _jacobian(points, shape, at)
-    spread = np.linalg.pinv(J.T @ J, hermitian=True)
-    r = float(np.clip(np.corrcoef(points.loss, points.score)[0, 1], -1.0, 1.0))
-    by_chance = 2 * student_t.sf(abs(r) * np.sqrt((mixtures - 2) / max(1 - r * r, 1e-300)), mixtures - 2)
-    return Calibration(
-        task=points.task, target=points.target, transform=best.transform, a=best.a, b=best.b,
-        covariance=np.asarray(scatter**2 * (rows / mixtures) * spread, dtype=np.float64), chance=points.chance,
-        scatter=scatter, dof=mixtures - 2, losses=points.loss, scores=points.score, R2=best.R2, held_out=best.held_out,
-        held_out_R2=best.held_out_R2, pearson=r, p_value=float(by_chance),
-    )  # fmt: skip
+def _calibrated(points: Points) -> Calibration:
+    """The line of the lowest held-out error, the first of equals."""
+    return min((one for one, _ in lines_of(points).values()), key=lambda one: round(one.held_out, 12))
 
 
-def _line(points: Points, shape: Transform) -> tuple[Tried, FloatArray]:
+def _line(points: Points, shape: Transform) -> tuple[Calibration, FloatArray]:
     """A transform's line through all scores, and its errors on mixtures left out one at a time."""
-    groups = np.unique(points.groups)
+    groups, rows = np.unique(points.groups), len(points.score)
     guess = points.chance if shape.is_sigmoid else 0.0
     through = _bent if shape.is_sigmoid else _straight
-    a, b = through(points, shape, np.ones(len(points.score), dtype=bool))
-    misses = np.empty(len(points.score))
+    a, b = through(points, shape, np.ones(rows, dtype=bool))
+    misses = np.empty(rows)
     for group in groups:
         out = points.groups == group
         slope, level = through(points, shape, ~out)
         misses[out] = points.score[out] - shape.score(points.loss[out], slope, level, guess)
-    residual = points.score - shape.score(points.loss, a, b, guess)
+    residual, mixtures = points.score - shape.score(points.loss, a, b, guess), len(groups)
     squares = float(np.square(points.score - points.score.mean()).sum())
-    told = 1 - float(np.square(misses).sum()) / squares if len(groups) > FEWEST else np.nan
-    R2, held_out = 1 - float(np.square(residual).sum()) / squares, float(np.sqrt(np.square(misses).mean()))
-    return Tried(shape.name, float(a), float(b), R2, held_out, told), misses
+    told = 1 - float(np.square(misses).sum()) / squares if mixtures > FEWEST else np.nan
+    scatter = float(np.sqrt(np.square(residual).sum() / max(rows - 2, 1)))
+    J = _jacobian(points, shape, (a, b, guess))
+    spread = np.linalg.pinv(J.T @ J, hermitian=True)
+    r = float(np.clip(np.corrcoef(points.loss, points.score)[0, 1], -1.0, 1.0))
+    by_chance = 2 * student_t.sf(abs(r) * np.sqrt((mixtures - 2) / max(1 - r * r, 1e-300)), mixtures - 2)
+    found = Calibration(
+        task=points.task, target=points.target, transform=shape.name, a=float(a), b=float(b),
+        covariance=np.asarray(scatter**2 * (rows / mixtures) * spread, dtype=np.float64), chance=points.chance,
+        scatter=scatter, dof=mixtures - 2, losses=points.loss, scores=points.score,
+        R2=1 - float(np.square(residual).sum()) / squares, held_out=float(np.sqrt(np.square(misses).mean())),
+        held_out_R2=told, pearson=r, p_value=float(by_chance),
+    )  # fmt: skip
+    return found, misses
 
 
 def _straight(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, float]:
@@ -422,7 +370,7 @@ def _jacobian(points: Points, shape: Transform, at: tuple[float, float, float]) 
     return np.stack([steep * g, steep], axis=1)
 
 
-def _why_not(points: Points, only: Transform | None) -> str:
+def _why_not(points: Points) -> str:
     """Why no line can be drawn through these scores; empty where one can."""
     mixtures = len(np.unique(points.groups))
     if mixtures < FEWEST:
@@ -430,8 +378,6 @@ def _why_not(points: Points, only: Transform | None) -> str:
     for what, values in (("loss", points.loss), ("score", points.score)):
         if np.ptp(values) <= 1e-9 * np.abs(values).max():
             return f"the {what} is the same in all runs"
-    if only is not None and only.is_sigmoid and np.isnan(points.chance):
-        return f"the {SIGMOID} needs the score of a guess (chance)"
     return ""
 
 

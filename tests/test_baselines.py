@@ -38,9 +38,9 @@ def test_the_unit_of_the_sizes_does_not_matter():
 
 def test_tables_offer_what_is_known():
     names = ("en", "de")
-    unknown = named_baselines(names, np.array([1.0, np.nan]), 0.5, {"mine": "en=0.9,de=0.1"}, 1.0)
+    unknown = named_baselines(names, np.array([1.0, np.nan]), {"mine": "en=0.9,de=0.1"}, 1.0)
     assert list(unknown) == ["uniform", "mine"]
-    known = named_baselines(names, np.array([1.0, 4.0]), 0.5, None, 1.0)
+    known = named_baselines(names, np.array([1.0, 4.0]), None, 1.0)
     assert list(known) == ["uniform", "temperature:2", "natural"]
     assert all(p.sum() == pytest.approx(1) for p in known.values())
 
@@ -133,5 +133,5 @@ def test_two_different_mixtures_of_one_name_are_refused():
 
 def test_a_rival_cannot_take_the_name_of_another_mixture():
     with pytest.raises(UsageError, match="two mixtures are named 'temperature:2'"):
-        named_baselines(SOURCES, np.ones(4), 0.5, ["temperature:2=en=1"], 1e3)
-    assert list(named_baselines(SOURCES, np.full(4, np.nan), 0.5, ["uniform"], 1e3)) == ["uniform"]
+        named_baselines(SOURCES, np.ones(4), ["temperature:2=en=1"], 1e3)
+    assert list(named_baselines(SOURCES, np.full(4, np.nan), ["uniform"], 1e3)) == ["uniform"]

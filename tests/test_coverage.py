@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import FAST, log_of
 
-from shapleymix.errors import DataError, OutsideError, StoreError, UsageError
+from shapleymix.errors import StoreError, UsageError
 from shapleymix.fitting.coverage import BUDGET_SLACK, RATIO_SLACK, Coverage, Place, coverage_of
 from shapleymix.fitting.evidence import gather
 from shapleymix.fitting.fit import Fit, fit
@@ -94,15 +94,6 @@ def test_a_loss_above_the_untrained_models_is_no_prediction(filtered, mixture):
     text = "\n".join(found.warnings)
     assert "untrained model" in text
     assert "lies outside of the fitted range" in text
-
-
-def test_strict_refuses_by_name(filtered):
-    with pytest.raises(OutsideError, match=r"(?s)fr.*lies outside") as told:
-        filtered.predict(EN_DE, 97600, "2M", strict=True)
-    assert isinstance(told.value, DataError)
-    inside = filtered.predict("uniform", 97600, "2M", strict=True)
-    assert not inside.outside.any()
-    assert inside.warnings == ()
 
 
 def test_the_untrained_loss_is_measured_or_that_of_the_vocabulary(filtered, noisy):

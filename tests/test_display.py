@@ -19,7 +19,8 @@ from shapleymix.display import Shown, same
 from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.fit import Fit, evaluate, fit
 from shapleymix.game.coalitions import shapley_values
-from shapleymix.game.sampled import Estimate, sampled_shapley
+from shapleymix.game.exact import members_of
+from shapleymix.game.sampled import Estimate, estimate_shapley
 from shapleymix.laws import Law
 from shapleymix.mixing.optimize import compare_mixtures, frontier, optimize
 from shapleymix.records import FloatArray, IntArray, Record
@@ -133,7 +134,7 @@ def made(fixtures: Path, results: dict[str, Any]) -> dict[str, Any]:
         "log": log,
         "languages": read_languages(fixtures / "multilingual5_languages.csv"),
         "matrix": shapley_values(fixtures / "multilingual5_coalitions.csv"),
-        "estimate": sampled_shapley(lambda members: members.sum(axis=1), 4, 10),
+        "estimate": estimate_shapley(members_of(np.arange(16), 4), np.arange(16.0)[:, None]),
         "mixture": mix,
         "candidates": compare_mixtures(fitted, ["uniform", mix], 97600, 2e6),
         "frontier": frontier(fitted, 97600, 2e6, "en:rest", points=2),

@@ -11,7 +11,7 @@ import pytest
 from simulated import FAST, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.estimation import Stop
+from shapleymix.fitting.estimation import Estimation, Stop
 from shapleymix.fitting.fit import Fit, fit
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog, write_runs
@@ -207,7 +207,7 @@ def test_untrained_rows_are_no_runs(noisy):
 
 def test_targets_at_which_the_search_stopped_early_are_told(noisy, monkeypatch):
     _, given, log = noisy
-    monkeypatch.setattr("shapleymix.fitting.estimation.EXACT", Stop(1, 1e-8))
+    monkeypatch.setattr(Estimation.estimate, "__defaults__", (None, None, Stop(1, 1e-8)))
     assert fit(log, "shapley", given.transfer, **FAST).stopped == log.targets
 
 

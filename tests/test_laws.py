@@ -127,12 +127,12 @@ def test_slopes_find_the_exponential_laws_exponents():
 
 def test_the_list_of_laws_begins_with_the_simplest():
     log = log_of("shapley")[2]
-    from shapleymix.fitting.held_out import candidate
+    from shapleymix.fitting.held_out import size_of
     from shapleymix.fitting.settings import Settings
     from shapleymix.fitting.study import study_of
 
     study = study_of(log, None, None, Settings(), seed=0)
-    sizes = [candidate(name).size(study) for name in LAWS]
+    sizes = [size_of(law, study) for law in LAWS.values()]
     assert sizes[0] == min(sizes)
     assert set(BLACK_BOXES) == {"mariner", "hellinger", "gbm"}
     assert all(issubclass(box, BlackBox) and issubclass(box, Law) for box in BLACK_BOXES.values())

@@ -10,7 +10,7 @@ import pytest
 from simulated import inputs, mixtures, simulate, true_law
 
 import shapleymix as sm
-from shapleymix.errors import FitError, UsageError
+from shapleymix.errors import FitError
 from shapleymix.laws import BlackBox, Observations
 from shapleymix.planning.learning_curve import LearningCurve, _draws, learning_curve
 from shapleymix.records import FloatArray, IntArray
@@ -69,14 +69,6 @@ def test_a_known_curve_is_measured_exactly_and_held_by_its_intervals():
     assert found.scatter == pytest.approx(0, abs=1e-9)
 
 
-def test_a_curve_looks_ahead_alone():
-    found = learning_curve(ones(60), ByCount)
-    expected, low, high = found.at(120, level=0.5)
-    assert found.low[2] < low < expected < high < found.high[2]
-    with pytest.raises(UsageError, match="looks ahead, not at 30"):
-        found.at(30)
-
-
 def test_intervals_hold_what_more_runs_bring_on_simulated_logs():
     """Noise of 2% stays whatever the runs: its mean absolute value is the floor."""
     log = log_of(240)
@@ -89,8 +81,8 @@ def test_intervals_hold_what_more_runs_bring_on_simulated_logs():
         for count in (36, 96):
             fit = sm.fit(log.select(more[:count]), "mariner", bootstrap=0, folds=0)
             PE = sm.evaluate(fit, aside).scores.mean["PE"]
-            _, low, high = found.at(count)
-            held.append(low < PE < high)
+            place = found.ahead.tolist().index(count)
+            held.append(found.low[place] < PE < found.high[place])
         noise = 0.02 * np.sqrt(2 / np.pi)
         assert found.low[-1] < 1.1 * noise
         assert found.high[-1] > 0.9 * noise
@@ -129,6 +121,6 @@ def test_losses_that_are_missing_and_rows_of_one_mixture_change_no_count(tmp_pat
     assert np.isfinite(found.PE).all()
     found.save(tmp_path / "curve.json")
     read = LearningCurve.load(tmp_path / "curve.json")
-    assert read.at(60) == found.at(60)
+    assert read == found
     assert set(read.columns()) == {"mixtures", "fitted", "PE", "low", "high"}
     assert len(read.to_polars()) == len(found.PE) + len(found.ahead)

@@ -1,4 +1,4 @@
-"""Laws and predictors of one's own that answer wrongly: refused by name, run and target; the others go on."""
+"""Laws of one's own that answer wrongly: refused by name, run and target; the others go on."""
 
 from __future__ import annotations
 
@@ -88,19 +88,7 @@ def own_box(change: Change, nick: str) -> type[BlackBox]:
     return Box
 
 
-class Predictor:
-    """Twice the first ratio for all of four targets, changed."""
-
-    name = "own"
-
-    def __init__(self, change: Change) -> None:
-        self.change = change
-
-    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray) -> object:
-        return self.change(2 + np.repeat(p[:, :1], 4, axis=1))
-
-
-KINDS = {"law": own_law, "black box": own_box, "predictor": lambda change, nick: Predictor(change)}
+KINDS = {"law": own_law, "black box": own_box}
 
 
 @pytest.fixture(scope="module")
@@ -149,21 +137,20 @@ def test_a_law_that_leaves_its_domain_as_it_is_fitted_names_the_run(log):
 
 
 def test_a_prediction_that_is_lost_for_one_target_is_refused(log):
-    own = Predictor(lambda losses: np.where(np.arange(4) == 2, np.nan, losses))
+    own = own_box(lambda losses: np.where(np.arange(4) == 2, np.nan, losses), "lost")
     entry = compared(log, "chinchilla", own).entries[1]
     assert entry.scores is None
     assert entry.error.startswith("law 'own' gives no loss but nan for target 'fr' of run 'run-")
 
 
-def test_single_losses_that_a_predictor_leaves_out_are_named(log):
-    table = compared(log, "chinchilla", Predictor(spoiled(np.nan)))
+def test_single_losses_that_a_law_leaves_out_are_counted(log):
+    table = compared(log, "chinchilla", own_box(spoiled(np.nan), "spoiled"))
     assert table.entries[1].coverage == pytest.approx(1 - 1 / 24)
-    assert "(own at 4, such as en of run run-" in table.notices[-1]
 
 
-def test_predictors_that_share_no_loss_are_not_compared(log):
+def test_laws_that_share_no_loss_are_not_compared(log):
     halves = [
-        Predictor(lambda losses, rest=rest: np.where(np.arange(24)[:, None] % 2 == rest, np.nan, losses))
+        own_box(lambda losses, rest=rest: np.where(np.arange(24)[:, None] % 2 == rest, np.nan, losses), f"half-{rest}")
         for rest in (0, 1)
     ]
     halves[1].name = "other"

@@ -102,7 +102,7 @@ def test_other_convex_constraints_are_cones():
         {"max_epochs": 4}, {"monolingual": "en=2"}, {"level": 1.2}, {"seed": -1}, {"weights": "xx=1"},
         {"weights": "en=-1"}, {"weights": "en=0"}, {"weights": [1, 2]}, {"constraints": "p[0] <= 1"},
         {"what_if": "de+1B"}, {"what_if": 3, "available": TOKENS}, {"what_if": "de-1T", "available": TOKENS},
-        {"what_if": "xx+1B", "available": TOKENS}, {"compare_to": ["natural"]}, {"smoothing": 2}, {"unit": "bpb"},
+        {"what_if": "xx+1B", "available": TOKENS}, {"compare_to": ["natural"]}, {"unit": "bpb"},
         {"unit": "bits"},
     ],
 )  # fmt: skip
@@ -189,7 +189,7 @@ def test_gains_are_differences_of_objectives_and_agree_with_compare():
     assert table.entries[1].gain == pytest.approx(-uniform.gain)
     ends = (table.entries[1].gain_low, table.entries[1].gain_high)
     assert ends == pytest.approx((-uniform.gain_high, -uniform.gain_low))
-    assert table.best().name == "best"
+    assert min(table.entries, key=lambda one: one.objective).name == "best"
     assert table.entries[0].objective_low == found.objective_low
     np.testing.assert_array_equal(table.entries[0].losses, found.losses)
     assert question.gain(found, "uniform").value == uniform.gain
@@ -320,20 +320,19 @@ def test_several_budgets_are_one_by_one_and_make_one_table():
     assert [(one.N, one.D) for one in found] == [(1e9, 1e10), (1e9, 1e11), (1e10, 1e10), (1e10, 1e11)]
     np.testing.assert_allclose(found[1].p, mixture(available=TOKENS).p, atol=1e-9)
     grid = MixtureGrid("known", found, {})
-    assert grid.to_polars().filter(kind="ratio", D=1e11, N=1e9)["value"].to_list() == found[1].p.tolist()
+    rows = grid.to_polars().filter(D=1e11, N=1e9)
+    assert rows.select("^p_.*$").row(0) == tuple(found[1].p.tolist())
     with pytest.raises(InfeasibleError):
         optimize_scales(FIT, "1B", ["10B", "100T"], available=TOKENS)
 
 
-def test_a_law_without_convexity_is_searched_on_request_and_says_so():
-    with pytest.raises(SolveError):
-        mixture(Bumpy())
-    found = mixture(Bumpy(), allow_nonconvex=True, caps="fi=.4", groups="en+de<=.9")
+def test_a_law_without_convexity_is_searched_and_says_so():
+    found = mixture(Bumpy(), caps="fi=.4", groups="en+de<=.9")
     assert np.isnan(found.gap)
     assert found.warnings
     question = problem(Bumpy(), *BUDGET, caps="fi=.4", groups="en+de<=.9")
     assert found.objective <= least(question) + 1e-9
-    assert found == mixture(Bumpy(), allow_nonconvex=True, caps="fi=.4", groups="en+de<=.9")
+    assert found == mixture(Bumpy(), caps="fi=.4", groups="en+de<=.9")
     assert question.compare(["uniform", "en=1"]).entries[1].objective > 0
 
 
@@ -357,7 +356,6 @@ def test_a_trade_off_is_made_of_optima_of_which_none_beats_another():
         best = mixture(caps=0.7, weights=dict(zip(FIT.targets, w, strict=True)))
         assert w @ point.losses == pytest.approx(best.objective, rel=1e-9)
         assert point.certificate.relative_gap <= 1e-8
-    assert curve.point(1) == dict(zip(SOURCES, curve.entries[0].p.tolist(), strict=True))
     for losses, weights in ((first, "en=1"), (rest, "de=3,fi=1")):
         assert losses.min() == pytest.approx(mixture(caps=0.7, weights=weights).objective, rel=1e-6)
     steps = np.hypot(np.diff(first) / np.ptp(first), np.diff(rest) / np.ptp(rest))

@@ -21,7 +21,6 @@ from shapleymix.errors import (
     FitError,
     InfeasibleError,
     Location,
-    OutsideError,
     SolveError,
     StoreError,
     UsageError,
@@ -226,7 +225,7 @@ def test_what_is_read_carries_the_hash_of_its_bytes(tmp_path, monkeypatch):
 
 
 def test_errors_have_codes_places_and_hints():
-    kinds = [DataError, OutsideError, UsageError, FitError, SolveError, InfeasibleError, StoreError]
+    kinds = [DataError, UsageError, FitError, SolveError, InfeasibleError, StoreError]
     assert len({kind.code for kind in kinds}) == len(kinds)
     assert [kind for kind in kinds if kind.exit_code == 2] == [UsageError]
     place = Location("runs.csv", 5, "p_en")

@@ -16,21 +16,21 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
-    "shapleymix/[edfrs]*.py": 775,
-    "shapleymix/tables": 1_357,
-    "shapleymix/game": 432,
-    "shapleymix/laws": 1_336,
-    "shapleymix/fitting": 3_579,
-    "shapleymix/mixing": 2_427,
-    "shapleymix/planning": 440,
+    "shapleymix/[edfrs]*.py": 719,
+    "shapleymix/tables": 1_356,
+    "shapleymix/game": 413,
+    "shapleymix/laws": 1_335,
+    "shapleymix/fitting": 3_411,
+    "shapleymix/mixing": 2_361,
+    "shapleymix/planning": 427,
     "adapters/shapleymix_io": 1_520,
     "adapters/shapleymix_irds": 4_540,
     "adapters/shapleymix_sweep": 730,
-    "cli/shapleymix_cli": 1_671,
-    "cli/shapleymix_view": 983,
-    "tests": 16_008,
+    "cli/shapleymix_cli": 1_672,
+    "cli/shapleymix_view": 982,
+    "tests": 15_984,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_816, 126, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_492, 126, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -140,7 +140,7 @@ def learning_curve(out: Output, log: sm.RunLog, **keywords: Any) -> None:
     "shapleymix fit example/runs.csv -o fit.json",
     "shapleymix evaluate fit.json example/coalitions.csv",
     options_from=lambda: (sm.evaluate,),
-    only=("level", "strict"),
+    only=("level",),
 )
 @fit_argument
 @argument("runs", "LOG...")
@@ -164,7 +164,7 @@ def evaluate(out: Output, fit: sm.Fit, runs: list[str], **keywords: Any) -> None
     "shapleymix predict fit.json --mixture uniform --mixture plan=en=0.4,de=0.3,ja=0.3 -N 97600 -D 2M",
     "shapleymix predict fit.json example/runs.csv -o predictions.csv",
     options_from=lambda: (sm.compare_mixtures,),
-    only=("unit", "weights", "languages", "available", "downstream", "level", "strict"),
+    only=("unit", "weights", "languages", "available", "downstream", "level"),
 )
 @fit_argument
 @argument("table", "[TABLE]")

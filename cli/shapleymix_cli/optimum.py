@@ -28,7 +28,7 @@ ROUNDING = 1e-12
     "shapleymix optimize fit.json -N 97600 -D 2M --frontier en:rest --points 5",
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights ja=5,en=1 -o grid.csv",
     options_from=lambda: (sm.problem,),
-    without=("fit", "N", "D", "constraints", "smoothing"),
+    without=("fit", "N", "D", "constraints"),
 )
 @fit_argument
 @sizes

@@ -28,7 +28,6 @@ AHEAD = 10.0
 """The grid ends at so many times the mixture's budget, or at the largest that was fitted."""
 FIELDS = ("floor", "scale", "gamma", "phi", "s", "base", "unique", "rate", "harm")
 USUAL: Mapping[str, object] = {
-    "smoothing": 0.5,
     "level": 0.9,
     "seed": 0,
     "unit": "nats",

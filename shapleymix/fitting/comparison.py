@@ -12,25 +12,25 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.held_out import (
-    Candidate,
-    Contender,
     Scores,
-    candidate,
-    contenders_of,
+    laws_of,
+    named_law,
     over_mixtures,
+    predicted_held_out,
     probability_below,
     score,
+    size_of,
     surely,
 )
 from shapleymix.fitting.regimes import Parted, parted, parted_by
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
+from shapleymix.laws import Law
 from shapleymix.laws.classical import Additive
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages
-from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 
 USUAL, RIVAL = LearnedBase.name, Additive.name
@@ -124,7 +124,7 @@ class Comparison(Tabular, Record):
 @with_settings
 def compare(
     log: Logs,
-    laws: Sequence[Contender] | Contender | None = None,
+    laws: Sequence[str | type[Law]] | str | type[Law] | None = None,
     transfer: TransferMatrix | Table | None = None,
     languages: Languages | Table | None = None,
     *,
@@ -140,8 +140,8 @@ def compare(
     ----------
     log : RunLog, path, or a sequence of them
         Run logs; several are fitted together.
-    laws : Contender or sequence of Contender, optional
-        Names (also in one text, `"learned-base,chinchilla"`), Law subclasses, or objects with `predict(p, N, D)`;
+    laws : str or type[Law], or a sequence of them, optional
+        Names (also in one text, `"learned-base,chinchilla"`) or Law subclasses;
         None stands for all laws that the inputs allow.
     transfer, languages : table or path, optional
         The transfer matrix and the languages table, for the laws that need them.
@@ -162,7 +162,7 @@ def compare(
     """
     whole = study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed, with_held_out=split)
     masks, design = whole.hold_out(leave_largest_N=leave_largest_N, split=split)
-    contenders = [candidate(law) for law in (whole.allowed() if laws is None else contenders_of(laws))]
+    contenders = laws_of(whole.allowed() if laws is None else laws)
     one_fit = len(masks) == 1  # its judges have no say in what it is fitted to; in folds every row judges and is fitted
     parts = parted_by(whole, ~masks[0]) if one_fit else parted(whole)
     notices = _unscored(parts, masks)
@@ -190,7 +190,7 @@ def _unscored(parts: Parted, masks: BoolArray) -> tuple[str, ...]:
 
 
 def contest(
-    contenders: Sequence[Candidate], study: Study, masks: BoolArray, design: str, progress: Progress | None = None
+    contenders: Sequence[type[Law]], study: Study, masks: BoolArray, design: str, progress: Progress | None = None
 ) -> Comparison:
     """Put every contender to the same held-out rows.
 
@@ -204,7 +204,7 @@ def contest(
         if progress is not None:
             progress(contender.name, index, len(contenders))
         try:
-            found.append(contender.predict_held_out(study, masks))
+            found.append(predicted_held_out(contender, study, masks))
         except UsageError:
             raise
         except ShapleyMixError as error:  # a law that these data cannot support drops out; the others go on
@@ -230,17 +230,17 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
         message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
         raise FitError(message, hint="give more runs, or name a law")
     masks, design = study.cross_validation(min(study.settings.folds, study.mixtures))
-    usual, rival = candidate(USUAL if study.inputs.sources else Chinchilla.name), candidate(RIVAL)
-    if not study.inputs.sources or study.mixtures < MIXTURES_A_NUMBER * rival.size(study):
+    usual, rival = named_law(USUAL) if study.inputs.sources else Chinchilla, named_law(RIVAL)
+    if not study.inputs.sources or study.mixtures < MIXTURES_A_NUMBER * size_of(rival, study):
         return contest([usual], study, masks, design, progress)
     some = masks[:RACED]
-    found = [usual.predict_held_out(study, masks), rival.predict_held_out(study, some)]
+    found = [predicted_held_out(usual, study, masks), predicted_held_out(rival, study, some)]
     found[0] = np.where(np.any(some, axis=0)[:, None], found[0], np.nan)
     return _summary([usual, rival], found, study, some, f"{len(some)} folds of a {design}")
 
 
 def _summary(
-    contenders: Sequence[Candidate],
+    contenders: Sequence[type[Law]],
     found: Sequence[FloatArray | ShapleyMixError],
     study: Study,
     masks: BoolArray,
@@ -261,7 +261,7 @@ def _summary(
     share = [float((wanted & ~np.isnan(predicted)).sum() / wanted.sum()) for predicted in scored]
     told, entries = zip(scores, share, error.tolist(), strict=True), []
     for contender, one in zip(contenders, found, strict=True):
-        size = contender.size(study)
+        size = size_of(contender, study)
         if isinstance(one, ShapleyMixError):
             entries.append(Entry(contender.name, size, None, 0.0, float("nan"), one.message))
         else:
@@ -273,7 +273,7 @@ def _summary(
         mixtures=len(np.unique(groups)),
         gap=gap,
         gap_error=gap_error,
-        notices=evidence.notices + _partial(wanted, common, by_name, log),
+        notices=evidence.notices + _partial(wanted, common),
     )
 
 
@@ -293,16 +293,7 @@ def _require_common(common: BoolArray, wanted: BoolArray, scored: Mapping[str, F
     raise FitError(message, hint="compare fewer laws at once")
 
 
-def _partial(wanted: BoolArray, common: BoolArray, scored: Mapping[str, FloatArray], log: RunLog) -> tuple[str, ...]:
-    """Which law leaves out how many losses, for which no law is then scored."""
-    lost = int((wanted & ~common).sum())
-    if not lost:
-        return ()
-    told = []
-    for name, predicted in scored.items():
-        rows, targets = np.nonzero(wanted & np.isnan(predicted))
-        if len(rows):
-            first = f"such as {log.targets[targets[0]]} of run {log.runs[rows[0]]}"
-            told.append(f"{name} at {len(rows)}, {first}")
-    text = f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others"
-    return (f"{text} ({'; '.join(told)})",)
+def _partial(wanted: BoolArray, common: BoolArray) -> tuple[str, ...]:
+    """How many losses some law leaves out, for which no law is then scored."""
+    lost, all_ = int((wanted & ~common).sum()), int(wanted.sum())
+    return (f"{lost} of {all_} held-out losses lie where some law is undefined; scored on the others",) * bool(lost)

@@ -53,10 +53,11 @@ Stage = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A fitted law with leading axis V, in plain units; status (V, K)."""
+    """A fitted law with leading axis V, in plain units; objective and status (V, K)."""
 
     law: Law
     x: FloatArray  # (V, K, P) in the units of the search
+    cost: FloatArray
     status: IntArray
     repeated: FloatArray  # (V, 1 + M), log h and log R* of each source
 
@@ -358,7 +359,7 @@ class Estimation:
     def _estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> Estimate:
         x = filled(self.packing, solution.x[rows], seen)
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
-        return Estimate(self.law_at(x), x, solution.status[rows], repeated)
+        return Estimate(self.law_at(x), x, solution.cost[rows], solution.status[rows], repeated)
 
     def _seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""

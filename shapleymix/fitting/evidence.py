@@ -23,30 +23,10 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of, own_data
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import BUDGETS, LOSSES, RunLog, concat
+from shapleymix.tables.runs import RunLog, concat
 from shapleymix.tables.sheets import Table, listed
 from shapleymix.tables.transfer import TransferMatrix, read_transfer
 from shapleymix.tables.words import parse_size
-
-
-def _require_numbers(log: RunLog) -> None:
-    """Refuse numbers that are none, or so large or small that a law's powers of them leave floating point.
-
-    Tables are checked as they are read; this holds for logs that were made in memory.
-    """
-    columns = {"N": (log.N, *BUDGETS), "D": (log.D, *BUDGETS)}
-    columns |= {f"p_{name}": (log.p[:, i], 0.0, 1 + 1e-9) for i, name in enumerate(log.sources)}
-    columns |= {f"loss_{name}": (log.loss[:, j], *LOSSES) for j, name in enumerate(log.targets)}
-    if log.weight is not None:
-        columns["weight"] = (log.weight, 0.0, np.finfo(np.float64).max)
-    for name, (values, low, high) in columns.items():
-        wrong = ~((values >= low) & (values <= high)) & ~(np.isnan(values) & name.startswith("loss_"))
-        if wrong.any():
-            row = int(wrong.argmax())
-            place = Location(log.origin, None if log.lines is None else int(log.lines[row]), name)
-            hint = "N counts parameters, D tokens; losses are nats per token; a weight of 0 leaves a row out"
-            message = f"{name} = {values[row]:g} of run {log.runs[row]!r} is not within {low:g} to {high:g}"
-            raise DataError(message, location=place, hint=hint)
 
 
 def scaled_weights(log: RunLog) -> FloatArray:
@@ -236,7 +216,6 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
     kept = log.select(keep)
-    _require_numbers(kept)
     measured, own = ~np.isnan(kept.loss), own_tokens(kept) >= own_least
     if not own.all():
         notices.append(

@@ -10,15 +10,15 @@ from typing import ClassVar, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Columns, Tabular, short
+from shapleymix.display import Columns, Tabular
 from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, Place
-from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by, harms, one_log, own_tokens, traceless
+from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by, harms, one_log, traceless
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
-from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of, refuse_outside
+from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of
 from shapleymix.fitting.regimes import Absent, Parted, errors_of, fitted_apart, noise_of, parted
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
@@ -29,9 +29,8 @@ from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.languages import NATS, Languages, LanguagesSpec, Unit, languages_of, tokens_at_hand, unit_of
+from shapleymix.tables.languages import Languages, LanguagesSpec, Unit, languages_of, tokens_at_hand, unit_of
 from shapleymix.tables.mixtures import epochs_of
-from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_size, parse_level
 
@@ -151,7 +150,6 @@ class Fit(Tabular, Record):
         available: Amounts | None = None,
         unique: ArrayLike | None = None,
         unit: str = "nats",
-        strict: bool = False,
     ) -> Prediction:
         """Losses at mixtures p, sizes N and token counts D, which broadcast over each other.
 
@@ -176,14 +174,11 @@ class Fit(Tabular, Record):
             Unique tokens where points differ in them, NaN for no limit; baselines take `available` still.
         unit : str
             Unit of the losses: `"nats"` a token, or `"bpb"`, bits a byte by the table's column `bytes_per_token`.
-        strict : bool
-            Refuse points outside of what was fitted instead of warning.
 
         Raises
         ------
         DataError, UsageError
-            If a ratio is negative, a mixture does not sum to one, or N or D is not positive; with `strict`, if a point
-            lies outside of what was fitted.
+            If a ratio is negative, a mixture does not sum to one, or N or D is not positive.
         """
         level = parse_level(level)
         table = languages_of(languages)
@@ -198,8 +193,6 @@ class Fit(Tabular, Record):
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, ends[0], ends[1], level,
             place.outside, (raw > self.coverage.untrained) & ~place.apart, told[:TOLD], told[TOLD:], read.name,
         )  # fmt: skip
-        if strict:
-            refuse_outside(found)
         caution(found.warnings)
         return found
 
@@ -248,29 +241,15 @@ class Fit(Tabular, Record):
         found = Surface(self.sources, self.targets, N, D, "loss", supply, pieces, draws, own, edge, absent, known)
         return found if score is None else with_score(found, score)
 
-    def losses(self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray | None = None) -> FloatArray:
-        """Losses (R, K) in nats at points (R, M) at N and D (R,), also those that no model can have."""
-        limits = np.full(p.shape, np.nan) if unique is None else unique
-        return self._asked(p, N, D, limits, LEVEL, NATS)[0]
-
     def lacks(self) -> tuple[str, ...]:
         """What the intervals leave out, in words; nothing if the fit has replicates and held-out residuals."""
         if self.replicates is None and self.noise is None:
             return ("there are no intervals: the fit has neither bootstrap replicates nor held-out residuals",)
         if self.replicates is None:
-            return (
-                "intervals include the scatter of held-out runs but not the uncertainty of the law: far from the runs "
-                "they are too narrow (no bootstrap replicates)",
-            )
-        scale = np.zeros(len(self.targets)) if self.noise is None else self.noise.scale
-        mute = [name for name, one in zip(self.targets, scale.tolist(), strict=True) if one == 0]
-        if not mute:
-            return ()
-        which = "" if len(mute) == len(self.targets) else f" of {short(mute)}"
-        return (
-            f"intervals{which} include the uncertainty of the law, but not the scatter of a new run, so fewer new "
-            "losses lie inside than they state (no held-out residuals)",
-        )
+            return ("intervals leave out how little the law is known: they are too narrow (no bootstrap replicates)",)
+        if self.noise is None:
+            return ("intervals leave out the scatter of a new run: they are too narrow (no held-out residuals)",)
+        return ()
 
     def place(self, p: FloatArray, N: FloatArray, D: FloatArray) -> Place:
         """Where points (R, M) at N and D (R,) lie."""
@@ -437,7 +416,7 @@ class Evaluation(Tabular, Record):
         return self.scores.columns()
 
 
-def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL, *, strict: bool = False) -> Evaluation:
+def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL) -> Evaluation:
     """Score the fit on a log; rows with D = 0, and before the end of their run if it is for final losses, are left out.
 
     Parameters
@@ -448,8 +427,6 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
         Run logs.
     level : float
         Probability of the intervals whose coverage is counted.
-    strict : bool
-        Whether rows outside of what was fitted are refused.
 
     Raises
     ------
@@ -466,24 +443,9 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL,
         raise DataError(message, location=Location(rows.origin), hint="losses per token cannot be compared")
     early = ~finished(rows) & (fit.provenance.get("checkpoints") == FINAL)
     rows = rows.select(rows.trained & ~early)
-    predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique, strict=strict)
-    losses = fit.losses(rows.p, rows.N, rows.D, rows.unique)
-    scores = score(fit.targets, rows.loss, losses, predicted.low, predicted.high)
-    return Evaluation(scores, level, len(rows), (*predicted.warnings, *_regimes(rows, losses)))
-
-
-def _regimes(log: RunLog, losses: FloatArray) -> tuple[str, ...]:
-    """What part of the error is of runs without the target's own language."""
-    lacking = (own_tokens(log) == 0) & log.measured
-    if not lacking.any() or not (log.measured & ~lacking).any():
-        return ()
-    there, others = (
-        score(log.targets, log.loss, losses, counted=rows).mean["PE"] for rows in (lacking, log.measured & ~lacking)
-    )
-    return (
-        f"{int(lacking.sum())} of {int(log.measured.sum())} losses come from runs that saw none of the target's "
-        f"language, which often behave differently: PE {there:.2%} on these, {others:.2%} on the others",
-    )
+    predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique)
+    scores = score(fit.targets, rows.loss, predicted.losses, predicted.low, predicted.high)
+    return Evaluation(scores, level, len(rows), predicted.warnings)
 
 
 @with_settings

@@ -1,11 +1,11 @@
-"""Held-out predictions of a law, a black box or a predictor as it is, and how well they match the losses."""
+"""Held-out predictions of a law or a black box, and how well they match the losses."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import numpy as np
 from scipy.stats import norm, rankdata, t
@@ -134,124 +134,77 @@ def _spearman(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatA
 UNCOUNTED = 10**6  # a black box is never the simplest
 
 
-@runtime_checkable
-class Predictor(Protocol):
-    """Anything that predicts: losses (R, K), or a result with `losses`, from p (R, M), N (R,) and D (R,)."""
-
-    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, /) -> object: ...
-
-
-Contender = str | type[Law] | type[BlackBox] | Predictor | type[Predictor]
-"""What may be compared: a law's name, a law, a black box, or anything that predicts."""
-
-
-class Candidate:
-    """What a comparison asks of a law: a name that is unique among the compared, a size, held-out predictions."""
-
-    name: str
-
-    def size(self, study: Study) -> int:
-        """Number of fitted values per target."""
+def size_of(law: type[Law], study: Study) -> int:
+    """Number of fitted values per target."""
+    if issubclass(law, BlackBox):
         return UNCOUNTED
-
-    def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
-        """Predictions (R, K) of the rows that a mask (V, R) holds out, from fits to the others; NaN elsewhere."""
-        raise NotImplementedError
+    return len(Packing(law, len(study.log.sources), study.evidence.held(law)).names)
 
 
-class LawCandidate(Candidate):
-    """A parametric law: all folds are fitted in one batch."""
+def predicted_held_out(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
+    """Predictions (R, K) of the rows that a mask (V, R) holds out, from fits to the others; NaN elsewhere.
 
-    def __init__(self, law: type[Law]) -> None:
-        self.law, self.name = law, law.name
-
-    def size(self, study: Study) -> int:
-        return len(Packing(self.law, len(study.log.sources), study.evidence.held(self.law)).names)
-
-    def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
-        if self.law.knobs:
-            return self._tuned(study, masks)
-        log = study.log
-        predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
-        for alike, problem in self._problems(study, masks):
-            estimate = problem.estimate((~masks[alike]).astype(np.float64))
-            predicted[alike] = study.evidence.losses(estimate.law, estimate.repeated)
-            held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
-            require_losses(self.name, _held_out(predicted[alike], masks[alike]), held, log)
-        return _held_out(predicted, masks)
-
-    def _tuned(self, study: Study, masks: BoolArray) -> FloatArray:
-        """Predictions of a law that chooses what it believes: by the other folds, or by folds of its own."""
-        log = study.log
-        predicted = np.full((len(log), len(study.inputs.targets)), np.nan)
-        for alike, problem in self._problems(study, masks):
-            if len(alike) > 2:
-                found = study.memory.tuned(problem, np.ones(len(log)), masks[alike]).losses
-                predicted = np.where(np.isnan(found), predicted, found)
-                continue
-            for mask in masks[alike]:
-                share = (~mask).astype(np.float64)
-                best = study.memory.tuned(problem, share, study.inner_folds(~mask))
-                estimate = best.problem.follow(share[None], best.start[None])
-                losses = np.exp(best.problem.predicted(estimate)[0])
-                predicted[mask] = losses[mask]
-        held = np.any(masks, axis=0)[:, None] & (study.evidence.weight > 0)
-        told = ~np.isnan(predicted)  # not where a target's every loss is in one fold: of it the others know nothing
-        require_losses(self.name, predicted, held & told, log)
-        return predicted
-
-    def _problems(self, study: Study, masks: BoolArray) -> Iterator[tuple[list[int], Estimation]]:
-        """Numbers of the masks whose fits can tell the same symbols (nearly always all), with the problem of these."""
-        evidence = study.evidence
-        groups: dict[tuple[tuple[str, float], ...], list[int]] = {}
-        for number, mask in enumerate(masks):
-            groups.setdefault(tuple(evidence.held(self.law, ~mask).items()), []).append(number)
-        for alike in groups.values():
-            problem = Estimation.of(self.law, evidence, study.inputs, study.settings, ~masks[alike[0]])
-            for mask in masks[alike]:
-                require_runs(problem, evidence, ~mask)
-            yield alike, problem
+    A parametric law is fitted to all folds in one batch, a learner such as boosted trees to one at a time.
+    """
+    if issubclass(law, BlackBox):
+        return _learned_held_out(law, study, masks)
+    if law.knobs:
+        return _tuned(law, study, masks)
+    log = study.log
+    predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
+    for alike, problem in _problems(law, study, masks):
+        estimate = problem.estimate((~masks[alike]).astype(np.float64))
+        predicted[alike] = study.evidence.losses(estimate.law, estimate.repeated)
+        held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
+        require_losses(law.name, _held_out(predicted[alike], masks[alike]), held, log)
+    return _held_out(predicted, masks)
 
 
-class BlackBoxCandidate(Candidate):
-    """A learner such as boosted trees: one fit a fold."""
-
-    def __init__(self, learner: type[BlackBox]) -> None:
-        self.learner, self.name = learner, learner.name
-
-    def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
-        log = study.log
-        seen = study.evidence.observations(self.learner, study.inputs)
-
-        def without(mask: BoolArray) -> FloatArray:
-            law = learned_by(self.learner, log, replace(seen, weight=seen.weight * ~mask[:, None]), study.seed)
-            return as_losses(self.name, asked(self.name, lambda: law(seen.p, log.N, log.D)), log.loss.shape)
-
-        found = _held_out(np.stack([without(mask) for mask in masks]), masks)
-        _require_numbers(self.name, found, study, masks)
-        return found
-
-
-class FixedCandidate(Candidate):
-    """Anything with `predict(p, N, D)`: not fitted again, so its own data must not include the held-out rows."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        self.predictor, self.name = predictor, getattr(predictor, "name", type(predictor).__name__)
-
-    def predict_held_out(self, study: Study, masks: BoolArray) -> FloatArray:
-        log = study.log
-        answer = asked(self.name, lambda: _predicted(self.predictor, log))
-        losses = as_losses(self.name, getattr(answer, "losses", answer), log.loss.shape)
-        _require_numbers(self.name, losses, study, masks)
-        return np.where(np.any(masks, axis=0)[:, None], losses, np.nan)
+def _tuned(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
+    """Predictions of a law that chooses what it believes: by the other folds, or by folds of its own."""
+    log = study.log
+    predicted = np.full((len(log), len(study.inputs.targets)), np.nan)
+    for alike, problem in _problems(law, study, masks):
+        if len(alike) > 2:
+            found = study.memory.tuned(problem, np.ones(len(log)), masks[alike]).losses
+            predicted = np.where(np.isnan(found), predicted, found)
+            continue
+        for mask in masks[alike]:
+            share = (~mask).astype(np.float64)
+            best = study.memory.tuned(problem, share, study.inner_folds(~mask))
+            estimate = best.problem.follow(share[None], best.start[None])
+            losses = np.exp(best.problem.predicted(estimate)[0])
+            predicted[mask] = losses[mask]
+    held = np.any(masks, axis=0)[:, None] & (study.evidence.weight > 0)
+    told = ~np.isnan(predicted)  # not where a target's every loss is in one fold: of it the others know nothing
+    require_losses(law.name, predicted, held & told, log)
+    return predicted
 
 
-def _predicted(predictor: Predictor, log: RunLog) -> object:
-    """What is predicted of a log; one that takes unique tokens, as a fit of ours, is told those of each run."""
-    if log.unique is not None and "unique" in inspect.signature(predictor.predict).parameters:
-        told: Callable[..., object] = predictor.predict
-        return told(log.p, log.N, log.D, unique=log.unique)
-    return predictor.predict(log.p, log.N, log.D)
+def _problems(law: type[Law], study: Study, masks: BoolArray) -> Iterator[tuple[list[int], Estimation]]:
+    """Numbers of the masks whose fits can tell the same symbols (nearly always all), with the problem of these."""
+    evidence = study.evidence
+    groups: dict[tuple[tuple[str, float], ...], list[int]] = {}
+    for number, mask in enumerate(masks):
+        groups.setdefault(tuple(evidence.held(law, ~mask).items()), []).append(number)
+    for alike in groups.values():
+        problem = Estimation.of(law, evidence, study.inputs, study.settings, ~masks[alike[0]])
+        for mask in masks[alike]:
+            require_runs(problem, evidence, ~mask)
+        yield alike, problem
+
+
+def _learned_held_out(learner: type[BlackBox], study: Study, masks: BoolArray) -> FloatArray:
+    log = study.log
+    seen = study.evidence.observations(learner, study.inputs)
+
+    def without(mask: BoolArray) -> FloatArray:
+        found = learned_by(learner, log, replace(seen, weight=seen.weight * ~mask[:, None]), study.seed)
+        return as_losses(learner.name, asked(learner.name, lambda: found(seen.p, log.N, log.D)), log.loss.shape)
+
+    found = _held_out(np.stack([without(mask) for mask in masks]), masks)
+    _require_numbers(learner.name, found, study, masks)
+    return found
 
 
 def learned_by(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:
@@ -296,27 +249,6 @@ def _held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
     return np.where(np.any(masks, axis=0)[:, None], chosen, np.nan)
 
 
-def candidate(law: Contender) -> Candidate:
-    """A candidate from a law's name, a Law or BlackBox class, or an object with `predict(p, N, D)`.
-
-    Raises
-    ------
-    UsageError
-        If it is none of these.
-    """
-    if isinstance(law, str):
-        law = named_law(law)
-    if inspect.isclass(law):
-        if issubclass(law, BlackBox):
-            return BlackBoxCandidate(law)
-        if issubclass(law, Law):
-            return LawCandidate(law)
-        law = law()
-    if isinstance(law, Predictor):
-        return FixedCandidate(law)
-    raise UsageError(f"{law!r} is no law", hint="give a law's name, a Law subclass, or an object with predict(p, N, D)")
-
-
 def law_of(given: str | type[Law]) -> type[Law]:
     """The law that a name or a class says.
 
@@ -332,20 +264,20 @@ def law_of(given: str | type[Law]) -> type[Law]:
     return given
 
 
-def contenders_of(given: Sequence[Contender] | Contender) -> list[Contender]:
-    """One contender, several, or their names in one text: `"learned-base,chinchilla"`.
+def laws_of(given: Sequence[str | type[Law]] | str | type[Law]) -> list[type[Law]]:
+    """One law, several, or their names in one text: `"learned-base,chinchilla"`.
 
     Raises
     ------
     UsageError
-        If there is none.
+        If there is none, or one is no law.
     """
     if isinstance(given, str):
         given = [name.strip() for name in given.split(",")]
-    listed: list[Contender] = list(given) if isinstance(given, Sequence) else [given]
+    listed = list(given) if isinstance(given, Sequence) else [given]
     if not listed:
         raise UsageError("no law is given to compare", hint="name at least one, or leave laws out for all")
-    return listed
+    return [law_of(one) for one in listed]
 
 
 def named_law(name: str) -> type[Law]:

@@ -34,25 +34,21 @@ class Curvature:
         The Jacobian, each residual by the root of its weight in the curvature.
     own : array (Q, P)
         What every unknown adds by itself, > 0 where a system is solved.
-    matrix : array (Q, P, P), optional
-        `rows' rows`; None where residuals are fewer than unknowns, and systems are solved in their dimension.
+    matrix : array (Q, P, P)
+        `rows' rows`.
     """
 
     rows: FloatArray
     own: FloatArray
-    matrix: FloatArray | None
+    matrix: FloatArray
 
     @classmethod
     def of(cls, rows: FloatArray, own: FloatArray) -> Curvature:
-        """The curvature in the form in which its systems are solved sooner."""
-        if rows.shape[1] < rows.shape[2]:
-            return cls(rows, own, None)
+        """The curvature of these rows."""
         return cls(rows, own, rows.swapaxes(1, 2) @ rows)
 
     def diagonal(self) -> FloatArray:
         """The diagonal, (Q, P)."""
-        if self.matrix is None:
-            return np.einsum("qrp,qrp->qp", self.rows, self.rows) + self.own
         return np.einsum("qpp->qp", self.matrix) + self.own
 
     def plus(self, ridge: FloatArray) -> Curvature:
@@ -61,31 +57,24 @@ class Curvature:
 
     def times(self, x: FloatArray) -> FloatArray:
         """The curvature times x (Q, P)."""
-        if self.matrix is None:
-            return _by(self.rows.swapaxes(1, 2), _by(self.rows, x)) + self.own * x
         return _by(self.matrix, x) + self.own * x
 
     def solve(self, right: FloatArray, held: BoolArray) -> FloatArray:
         """The x (Q, P) that is 0 where `held`, and elsewhere gives `right` (Q, P); NaN where the system is singular."""
         own = np.where(held, HELD, self.own)
-        if self.matrix is None:
-            found = _solved_by_rows(self.rows, own, right)
-        else:
-            matrix = self.matrix.copy()
-            np.einsum("qpp->qp", matrix)[:] += own
-            solved = [POSV(one.T, side, overwrite_a=True)[1:] for one, side in zip(matrix, right, strict=True)]
-            found = np.array([x if info == 0 else np.full_like(x, np.nan) for x, info in solved])
+        matrix = self.matrix.copy()
+        np.einsum("qpp->qp", matrix)[:] += own
+        solved = [POSV(one.T, side, overwrite_a=True)[1:] for one, side in zip(matrix, right, strict=True)]
+        found = np.array([x if info == 0 else np.full_like(x, np.nan) for x, info in solved])
         return np.where(held, 0.0, found)
 
     def __getitem__(self, which: BoolArray | IntArray) -> Curvature:
-        matrix = None if self.matrix is None else self.matrix[which]
-        return Curvature(self.rows[which], self.own[which], matrix)
+        return Curvature(self.rows[which], self.own[which], self.matrix[which])
 
     def __setitem__(self, which: BoolArray, other: Curvature) -> None:
         self.rows[which] = other.rows
         self.own[which] = other.own
-        if self.matrix is not None and other.matrix is not None:
-            self.matrix[which] = other.matrix
+        self.matrix[which] = other.matrix
 
 
 def boxed_step(
@@ -106,8 +95,7 @@ def boxed_step(
     low, high : array (Q, P)
         The box around the present point: `low <= 0 <= high`.
     """
-    if curvature.matrix is not None:
-        curvature = replace(curvature, rows=curvature.rows[:, :0])  # which nothing here asks for
+    curvature = replace(curvature, rows=curvature.rows[:, :0])  # which nothing here asks for
     edge = np.where(held, 0.0, np.nan)  # where an unknown is held, how far from here
     step = np.empty_like(gradient)
     rows = np.arange(len(gradient))
@@ -138,15 +126,6 @@ def _held_step(curvature: Curvature, gradient: FloatArray, edge: FloatArray) -> 
 
 def _by(matrix: FloatArray, x: FloatArray) -> FloatArray:
     return (matrix @ x[..., None])[..., 0]
-
-
-def _solved_by_rows(rows: FloatArray, own: FloatArray, right: FloatArray) -> FloatArray:
-    """`(rows' rows + diag(own))^-1 right` in the dimension of the residuals (Woodbury's identity)."""
-    light = right / own
-    within = rows @ (rows / own[:, None, :]).swapaxes(1, 2)
-    np.einsum("qrr->qr", within)[:] += 1.0
-    back = np.linalg.solve(within, _by(rows, light)[..., None])
-    return light - (rows.swapaxes(1, 2) @ back)[..., 0] / own
 
 
 Residuals = Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import Columns, Tabular
-from shapleymix.errors import Fault, OutsideError, UsageError, described
+from shapleymix.errors import UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.mixtures import ROUNDED, HasMixture, MixtureSpec, check, is_name, mixture_of
 from shapleymix.tables.words import Ratio, parse_size
@@ -196,22 +196,3 @@ def _positive(value: Budget, name: str) -> FloatArray:
 
 def _size(value: object) -> object:
     return parse_size(value) if isinstance(value, str) else value
-
-
-def refuse_outside(prediction: Prediction) -> None:
-    """Raise if a point lies outside of what was fitted.
-
-    Raises
-    ------
-    OutsideError
-        Naming the targets, and the ranges that were left.
-    """
-    bad = np.flatnonzero((prediction.outside | prediction.above_untrained).any(axis=0))
-    if not len(bad):
-        return
-    head = f"no prediction for {', '.join(prediction.targets[j] for j in bad)}"
-    hint = "stay inside of the fitted ranges, fit runs that cover the point, or take the warning instead (not strict)"
-    if len(prediction.warnings) < 2:
-        raise OutsideError(": ".join((head, *prediction.warnings)), hint=hint)
-    *first, last = map(Fault, prediction.warnings)
-    raise OutsideError(head, hint=hint, faults=[*first, replace(last, hint=hint)])

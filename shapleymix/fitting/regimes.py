@@ -33,10 +33,10 @@ from shapleymix.fitting.evidence import (
 )
 from shapleymix.fitting.held_out import (
     Scores,
-    candidate,
     learned_by,
     mean_of,
     over_mixtures,
+    predicted_held_out,
     require_losses,
     score,
     surely,
@@ -175,7 +175,7 @@ def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, tu
         return None, (f"{mixtures} different mixtures are too few for a held-out error",)
     masks, _ = study.cross_validation(min(folds, mixtures))
     try:
-        return candidate(law).predict_held_out(study, masks), ()
+        return predicted_held_out(law, study, masks), ()
     except FitError as error:
         return None, (f"no held-out error: in a fold, {error.message}",)
 

@@ -47,7 +47,7 @@ def exact_shapley(payoffs: ArrayLike) -> FloatArray:
     with np.errstate(invalid="ignore", over="ignore"):  # told by name below
         values = contract(table, np.append(0.0, joining), np.append(-joining, 0.0))
     if not np.isfinite(values).all():
-        raise DataError("a payoff is not a finite number", hint="measure it, or use sampled_shapley")
+        raise DataError("a payoff is not a finite number", hint="measure it, or ask for sampled values")
     return values
 
 
@@ -103,7 +103,7 @@ def refuse_too_many(players: int, targets: int) -> None:
     if players > MAX_PLAYERS:
         gib = 2.0**players * max(targets, 1) * 8 / 2**30
         message = f"{players} players have 2^{players} coalitions, {gib:,.0f} GiB of payoffs; {MAX_PLAYERS} is the most"
-        raise DataError(message, hint="merge languages into families, or use sampled_shapley")
+        raise DataError(message, hint="merge languages into families, or ask for sampled values")
 
 
 def _sums_by_member(table: FloatArray) -> FloatArray:

@@ -12,13 +12,12 @@ K players, T targets, S coalitions asked for, C coalitions seen, G grid points o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations, compress
+from itertools import combinations
 from math import ceil, comb
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from shapleymix.display import Shown
@@ -165,38 +164,6 @@ class Estimate(Shown):
     coalitions: int
 
 
-def sampled_shapley(
-    payoff: Callable[[BoolArray], ArrayLike], players: int, samples: int, seed: int | np.random.Generator = 0
-) -> Estimate:
-    """Shapley values from a limited number of evaluations of a game.
-
-    Coalitions are drawn without replacement, each with its complement; all single players come first, then the
-    sizes share the budget as in KernelSHAP (Lundberg and Lee, 2017). With `samples >= 2**players - 2` the values are
-    exact. The cost is cubic in the number of coalitions: 5 s for 2,000.
-
-    Parameters
-    ----------
-    payoff : callable
-        Takes coalitions as membership (S, K) and returns payoffs (S, T), or (S,) for one target.
-    players : int
-        K, at least 2.
-    samples : int
-        Coalitions to evaluate besides the empty and the grand one; at least 2 K (all are taken if there are fewer).
-    seed : int or Generator
-        Seed of the draw of coalitions, or the generator to draw from.
-
-    Raises
-    ------
-    UsageError
-        If there are too few samples.
-    DataError
-        If the callable returns the wrong shape or a payoff that is not finite.
-    """
-    members = sample_coalitions(players, samples, np.random.default_rng(seed))
-    names = tuple(f"player {i}" for i in range(players))
-    return estimate_shapley(members, _evaluate(payoff, members, names), players=names)
-
-
 def estimate_shapley(
     members: BoolArray, payoffs: FloatArray, noise: FloatArray | None = None, *, players: tuple[str, ...] | None = None
 ) -> Estimate:
@@ -293,20 +260,6 @@ def _draw(players: int, size: int, quota: int, generator: np.random.Generator) -
         _, first = np.unique(np.packbits(found, axis=1), axis=0, return_index=True)
         found = found[np.sort(first)]
     return found[:quota]
-
-
-def _evaluate(payoff: Callable[[BoolArray], ArrayLike], members: BoolArray, names: tuple[str, ...]) -> FloatArray:
-    values = np.asarray(payoff(members), dtype=float)
-    values = values[:, None] if values.ndim == 1 else values
-    if values.ndim != 2 or len(values) != len(members):
-        message = f"the payoff function returned shape {values.shape} for {len(members)} coalitions"
-        raise DataError(message, hint="return an array (coalitions, targets)")
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        row, target = bad[0]
-        held = "+".join(compress(names, members[row])) or "nobody"
-        raise DataError(f"the payoff of coalition {held} on target {target} is {values[row, target]}")
-    return values
 
 
 def _check_identified(members: BoolArray, players: tuple[str, ...]) -> None:

@@ -314,8 +314,7 @@ class Law(Record):
         """
         require_ratios(inputs, cls)
         if not cls.fitted():
-            hint = "compare it as an object with predict(p, N, D), which is taken as it is"
-            raise FitError(f"law {cls.name!r} has no symbol that a fit determines", hint=hint)
+            raise FitError(f"law {cls.name!r} has no symbol that a fit determines")
 
     def defined(self, p: FloatArray) -> BoolArray:
         """Where the law gives a finite loss, shape (..., R, K)."""

@@ -5,14 +5,13 @@ Axes: M sources, K targets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from shapleymix.display import Columns, Tabular
-from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.mixing.proof import Certificate
 from shapleymix.records import FloatArray, Record
@@ -150,8 +149,6 @@ class Rival(Compared):
     ----------
     within_bounds : bool
         Whether it obeys every bound of the problem.
-    penalty : float
-        What kl KL(p || anchor) adds to its objective.
     better : tuple of str
         Other rivals whose gain over this one is beyond its error bar.
     reason : str
@@ -161,7 +158,6 @@ class Rival(Compared):
     kind = "rival"
 
     within_bounds: bool
-    penalty: float = 0.0
     better: tuple[str, ...] = ()
     reason: str = ""
 
@@ -206,30 +202,9 @@ class WhatIf(Compared):
     """The optimum with other unique tokens at hand, beside that without; `gain` is what the new one gains.
 
     `name` is the change as it was asked for, and its gain is that in the mean of many runs.
-
-    Attributes
-    ----------
-    tokens : dict of str to float
-        The change by source, above 0 for more tokens.
-    caps, epochs : array (M,)
-        Upper bounds of the new optimum's ratios, and how often it sees each token.
-    penalty : float
-        The term kl * KL(p || anchor).
-    certificate : Certificate
-        Bound on what any other mixture within the new bounds could gain over p.
-    notices : tuple of str
-        What a reader should know of the new optimum.
     """
 
     kind = "what-if"
-    axes: ClassVar[Mapping[str, str]] = {"p": "M", "caps": "M", "epochs": "M"}
-
-    tokens: dict[str, float]
-    caps: FloatArray
-    epochs: FloatArray
-    penalty: float
-    certificate: Certificate
-    notices: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -327,19 +302,6 @@ class Mixture(Answer):
         return f"{self.objective_kind} {value} ({self.weights_origin.split(':')[0]})"
 
     @property
-    def scores(self) -> dict[str, float]:
-        """Predicted score of every task.
-
-        Raises
-        ------
-        UsageError
-            If the mixture was chosen by losses.
-        """
-        if self.measure != "error":
-            raise UsageError("this mixture was chosen by losses: it has no scores", hint="give `downstream`")
-        return dict(zip(self.targets, (1 - self.losses).tolist(), strict=True))
-
-    @property
     def verdict(self) -> str:
         """Over which rivals the gain is within its error bar, who does better there, and who beats this mixture."""
         others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
@@ -401,32 +363,15 @@ class MixtureGrid(Tabular, Record):
         return tuple(f"{text} (first at {_budget(one)})" for text, one in found.items())
 
     def columns(self) -> Columns:
-        """One row a number: `N, D, kind, name, value, low, high`."""
-        rows = [(one.N, one.D, *row) for one in self.entries for row in _rows(one)]
-        names = ("N", "D", "kind", "name", "value", "low", "high")
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        """One row a budget: its objective with its interval, the gap, and the ratios."""
+        names = ("N", "D", "objective", "objective_low", "objective_high", "gap")
+        numbers = {name: [getattr(one, name) for one in self.entries] for name in names}
+        sources = self.entries[0].sources
+        return numbers | {f"p_{name}": [float(one.p[i]) for one in self.entries] for i, name in enumerate(sources)}
 
 
 def _budget(one: Answer) -> str:
     return f"N = {format_size(one.N)}, D = {format_size(one.D)}"
-
-
-def _rows(found: Mixture) -> Iterator[tuple[str, str, float, float, float]]:
-    """Kind, name, value and interval of every number that a mixture answers with."""
-    none, loss = float("nan"), found.measure
-    for name, *ratios in zip(found.sources, found.p.tolist(), found.p_low.tolist(), found.p_high.tolist(), strict=True):
-        yield "ratio", name, *ratios
-    spread = (found.losses.tolist(), found.losses_low.tolist(), found.losses_high.tolist())
-    for name, *losses in zip(found.targets, *spread, strict=True):
-        yield loss, name, *losses
-    yield "objective", found.objective_kind, found.objective, found.objective_low, found.objective_high
-    yield "gap", found.objective_unit, found.gap, none, none
-    for price in found.binding:
-        yield f"saved without the {price.side}", price.source, price.saves, price.saves_low, price.saves_high
-    for other in found.baselines:
-        yield "gain over", other.name, other.gain, other.gain_low, other.gain_high
-    for other in found.what_if:
-        yield "gain with", other.name, other.gain, other.gain_low, other.gain_high
 
 
 @dataclass(frozen=True)
@@ -491,7 +436,3 @@ class Candidates(Answer):
     def headline(self) -> str:
         """The budget, and against which mixture the gains are."""
         return f"Candidates at {_budget(self)}: gain over {self.entries[0].name}"
-
-    def best(self) -> Candidate:
-        """The candidate of the lowest objective among those that have one; the first where none has."""
-        return min(self.entries, key=lambda entry: np.inf if np.isnan(entry.objective) else entry.objective)

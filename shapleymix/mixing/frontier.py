@@ -102,10 +102,6 @@ class Frontier(Answer):
         ratios = np.array([entry.p for entry in self.entries]).reshape(len(self.entries), len(self.sources))
         return numbers | {f"p_{name}": ratios[:, i].tolist() for i, name in enumerate(self.sources)}
 
-    def point(self, number: int) -> dict[str, float]:
-        """Ratios by name of a point by its number, from 1."""
-        return dict(zip(self.sources, self.entries[number - 1].p.tolist(), strict=True))
-
 
 def frontier_of(one: Problem, between: str, points: int) -> Frontier:
     """The curve of a question."""
@@ -113,13 +109,12 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
     for what, given in (
         ("objective 'worst'", asked["objective"] != MEAN), ("KL penalty", asked["kl"] > 0),
         ("compare_to", bool(asked["compare_to"])), ("what_if", bool(asked["what_if"])),
-        ("downstream", asked["downstream"] is not None), ("allow_nonconvex", asked["allow_nonconvex"]),
+        ("downstream", asked["downstream"] is not None), ("law without convex pieces", surface.pieces is None),
     ):  # fmt: skip
         if given:
             raise UsageError(f"a frontier takes no {what}", hint="leave it out; bounds of every kind are taken")
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
-    one.require_convex()
     names = sides_of(between, surface.targets, families_of(asked["languages"], surface.targets))
     w = np.stack([_side_weights(side, surface.targets, one.weights) for side in names])
     shares, proofs, lost = _spread(one, w, points)

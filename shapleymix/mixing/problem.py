@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shapleymix.errors import SolveError, UsageError, described
+from shapleymix.errors import UsageError, described
 from shapleymix.fitting.evidence import TRACE
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
@@ -40,7 +40,6 @@ from shapleymix.tables.words import (
     parse_choice,
     parse_level,
     parse_number,
-    parse_ratio,
     parse_whole,
 )
 
@@ -132,20 +131,6 @@ class Problem:
         sane = np.asarray(np.isfinite(found.losses(np.full(found.n_sources, 1 / found.n_sources))).all(axis=-1))
         return _with_absent(found.flat().take(sane), self.surface, self.within) if sane.any() else None
 
-    def require_convex(self) -> None:
-        """Refuse a law whose optimum can only be searched for, unless that is asked for.
-
-        Raises
-        ------
-        SolveError
-            If the law has no convex pieces.
-        """
-        if isinstance(self.goal.law, Pieces) or self.asked["allow_nonconvex"]:
-            return
-        name = getattr(getattr(self.fit, "law", None), "name", "of this fit")
-        message = f"law {name!r} is not known to be convex in the mixture, so no optimum of it can be proved"
-        raise SolveError(message, hint="search without a proof (allow_nonconvex), or fit another law")
-
     def with_available(self, available: FloatArray) -> Self:
         """The same with these unique tokens (M,), NaN for no limit; an anchor and a ball stay where they are."""
         sources, ball, table = self.within.sources, self.within.ball, self.asked["languages"]
@@ -207,8 +192,6 @@ class Problem:
 
 def solved(problems: Sequence[Problem]) -> tuple[Mixture, ...]:
     """The optimal mixtures of several problems of one kind."""
-    for one in problems:
-        one.require_convex()
     found = solve_all([one.goal for one in problems], problems[0].asked["seed"])
     return tuple(map(reported, problems, found))
 
@@ -246,12 +229,9 @@ def problem(
     kl: float = 0.0,
     constraints: Sequence[Constraint] = (),
     compare_to: Rivals = (),
-    smoothing: float = 0.5,
     what_if: Sequence[str] | str = (),
     downstream: Score | str | os.PathLike[str] | None = None,
     allow_unseen: bool = False,
-    allow_nonconvex: bool = False,
-    strict: bool = False,
     level: float = 0.9,
     seed: int = 0,
 ) -> Problem:
@@ -320,18 +300,12 @@ def problem(
         Functions from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them.
     compare_to : Rivals
         Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
-    smoothing : float
-        Exponent alpha of the smoothed baseline, p ~ available^alpha.
     what_if : str or sequence of str
         Changes of the available tokens, such as `"de+50B"` or `"de+50B,fr-10B"`: the problem is solved again with each.
     downstream : Downstream or path, optional
         Calibrated tasks: the mixture is chosen by their scores instead of losses.
     allow_unseen : bool
         Allow ratios for sources that no fitted run saw.
-    allow_nonconvex : bool
-        Search laws without convexity, without a proof, from starts drawn with the seed.
-    strict : bool
-        Refuse an optimum outside of what was fitted instead of warning.
     level : float
         Probability of the intervals.
     seed : int
@@ -372,7 +346,6 @@ def checked(asked: dict[str, Any]) -> dict[str, Any]:
     parse_choice(asked["objective"], (MEAN, WORST), "objective")
     parse_level(asked["level"])
     parse_whole(asked["seed"], "seed")
-    parse_ratio(asked["smoothing"], "smoothing")
     if not isinstance(asked["constraints"], (list, tuple)) or not all(map(callable, asked["constraints"])):
         hint = "give a list of functions from the cvxpy variable p (M,) to cvxpy constraints"
         raise UsageError(f"constraints: {described(asked['constraints'])} holds no functions", hint=hint)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, OutsideError, UsageError, described, did_you_mean
+from shapleymix.errors import InfeasibleError, UsageError, described, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
@@ -98,22 +98,13 @@ def what_ifs_of(one: Problem, proof: Proof) -> tuple[WhatIf, ...]:
 
 
 def _answered(one: Problem, proof: Proof, text: str) -> WhatIf:
-    sources = one.within.sources
-    more = tokens_of(text, sources, one.surface.available)
+    more = tokens_of(text, one.within.sources, one.surface.available)
     try:
         other = one.with_available(one.surface.available + more)
     except InfeasibleError as error:
         raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
     new = solve(other.goal, one.asked["seed"])
-    return WhatIf(
-        **_compared(other, text, new.p, _gained(other, new.p, one, proof.p)),
-        tokens={sources[i]: float(more[i]) for i in np.flatnonzero(more).tolist()},
-        caps=other.within.upper,
-        epochs=epochs_of(new.p, other.surface.available, other.surface.D),
-        penalty=other.goal.penalty(new.p),
-        certificate=new.certificate,
-        notices=other.surface.warnings(new.p[None]),
-    )
+    return WhatIf(**_compared(other, text, new.p, _gained(other, new.p, one, proof.p)))
 
 
 def _gained(after: Problem, p: FloatArray, before: Problem, q: FloatArray) -> Gain:
@@ -179,14 +170,11 @@ def reported(one: Problem, proof: Proof) -> Mixture:
 
     Raises
     ------
-    OutsideError
-        If it lies outside of what was fitted, and `strict` is asked for.
     ProofError
         If what is reported is not what was minimised.
     """
     surface, goal, p, within = one.surface, one.goal, proof.p, one.within
     _assert_minimised(one, proof)
-    refuse_outside(one, {"the optimum": p})
     losses = surface.mean(p[None])[0]
     losses_low, losses_high = np.where(np.isnan(losses), np.nan, surface.interval(p[None], one.level)[:, 0])
     low, high = one.objective_interval(p)
@@ -226,17 +214,6 @@ def _assert_minimised(one: Problem, proof: Proof) -> None:
     shown, minimised = one.objective(proof.p), float(one.goal.value(proof.p))
     if np.isfinite(shown) and abs(shown - minimised) > SAME * max(abs(minimised), 1e-300):
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
-
-
-def refuse_outside(one: Problem, named: Mapping[str, FloatArray]) -> None:
-    """Where `strict` is asked for, refuse mixtures outside of what was fitted to a target that counts."""
-    p = np.stack(list(named.values()))
-    outside = np.any(one.surface.outside(p)[:, one.goal.w > 0], axis=1)
-    if one.asked["strict"] and outside.any():
-        names = listed([name for name, out in zip(named, outside.tolist(), strict=True) if out])
-        told = "; ".join(one.surface.warnings(p[outside])[:2])
-        hint = "train proxy runs there, set bounds, or leave out strict"
-        raise OutsideError(f"outside of what was fitted: {names}: {told}", hint=hint)
 
 
 def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], list[str]]:
@@ -284,13 +261,12 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], li
 def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
     """The optimum against baselines and the mixtures that were asked for; and these against each other."""
     surface, asked, found = one.surface, one.asked, []
-    named = named_baselines(surface.sources, surface.available, asked["smoothing"], asked["compare_to"], surface.D)
+    named = named_baselines(surface.sources, surface.available, asked["compare_to"], surface.D)
     for name, rest in named.items():
         q = one.whole(rest)
         known = _compared(one, name, q, one.gained(p, q))
         reason = "the law gives more than an untrained model's loss" if np.isnan(known["objective"]) else ""
-        within, penalty = one.goal.violation(q) <= FEASIBLE, one.goal.penalty(q)
-        found.append(Rival(**known, within_bounds=within, penalty=penalty, reason=reason))
+        found.append(Rival(**known, within_bounds=one.goal.violation(q) <= FEASIBLE, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
@@ -308,7 +284,6 @@ def candidates_of(one: Problem, mixtures: Rivals) -> Candidates:
     if not named:
         raise UsageError("no mixture is given to compare", hint="give at least one, such as 'uniform'")
     surface, p = one.surface, np.stack(list(named.values()))
-    refuse_outside(one, named)
     losses, (low, high) = surface.mean(p), surface.interval(p, one.level)
     low, high = (np.where(np.isnan(losses), np.nan, end) for end in (low, high))
     entries = []

@@ -107,11 +107,6 @@ class Design(Tabular, Record):
     def __len__(self) -> int:
         return len(self.runs)
 
-    @property
-    def mixtures(self) -> tuple[dict[str, float], ...]:
-        """The ratios of each run by the name of the source."""
-        return tuple(dict(zip(self.sources, row, strict=True)) for row in self.p.tolist())
-
     def columns(self) -> dict[str, Any]:
         """The rows of a run log without losses, in order, with the number of the batch; N and D where known."""
         known = {name: value for name, value in (("N", self.N), ("D", self.D)) if not np.isnan(value)}

@@ -20,10 +20,10 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from shapleymix.display import Columns, Tabular
-from shapleymix.errors import FitError, UsageError
+from shapleymix.errors import FitError
 from shapleymix.fitting.comparison import selected
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.held_out import Candidate, candidate, law_of, score
+from shapleymix.fitting.held_out import law_of, predicted_held_out, score
 from shapleymix.fitting.regimes import parted
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
@@ -103,21 +103,6 @@ class LearningCurve(Tabular, Record):
             "high": [*blank, *self.high.tolist()],
         }
 
-    def at(self, mixtures: float, level: float = LEVEL) -> tuple[float, float, float]:
-        """Expected PE of a fit to so many mixtures, and its interval.
-
-        Raises
-        ------
-        UsageError
-            If there are fewer than were fitted: read those off `PE`.
-        """
-        level = parse_level(level)
-        if not mixtures >= self.now:
-            message = f"a learning curve of {self.now} mixtures looks ahead, not at {mixtures:g}"
-            raise UsageError(message, hint=f"give {self.now} or more, or read smaller sizes off .mixtures and .PE")
-        found = _quantiles(_ahead(self.curves, self.scatter, self.now, float(mixtures)), level)
-        return found[0], found[1], found[2]
-
 
 @with_settings
 def learning_curve(
@@ -158,17 +143,14 @@ def learning_curve(
     study = regimes.study
     chosen = selected(study, progress).preferred() if free else law
     law, level = law_of(chosen), parse_level(level)
-    contender = candidate(law)
-    sizes, notices = _fitted(contender, study, list(_designs(study)), progress)
+    sizes, notices = _fitted(law, study, list(_designs(study)), progress)
     if len(sizes) < SIZES_NEEDED:
         message = (
             f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted, "
             f"{SIZES_NEEDED} are needed"
         )
         raise FitError(message, hint="give more runs, or another law")
-    return _curve(
-        contender.name, study, sorted(sizes, key=lambda one: one.mixtures), level, (*regimes.notices, *notices)
-    )
+    return _curve(law.name, study, sorted(sizes, key=lambda one: one.mixtures), level, (*regimes.notices, *notices))
 
 
 @dataclass(frozen=True)
@@ -185,7 +167,7 @@ class _Size:
 
 
 def _fitted(
-    contender: Candidate, study: Study, designs: Sequence[tuple[float, BoolArray]], progress: Progress | None
+    law: type[Law], study: Study, designs: Sequence[tuple[float, BoolArray]], progress: Progress | None
 ) -> tuple[list[_Size], list[str]]:
     """The errors at every size that the law can be fitted to, and why it cannot be at the others."""
     found: list[_Size] = []
@@ -194,7 +176,7 @@ def _fitted(
         if progress is not None:
             progress("learning curve", number, len(designs))
         try:
-            errors = _errors(contender, study, masks)
+            errors = _errors(law, study, masks)
         except FitError as error:
             notices.append(f"no fit to {size:g} mixtures: {error.message}")
             continue
@@ -230,9 +212,9 @@ def _designs(study: Study) -> Iterator[tuple[float, BoolArray]]:
             yield size, masks[k]
 
 
-def _errors(contender: Candidate, study: Study, masks: BoolArray) -> list[float]:
+def _errors(law: type[Law], study: Study, masks: BoolArray) -> list[float]:
     """Mean PE over targets of each fit, over the rows that no earlier one of the masks (V, R) holds out as well."""
-    predicted = contender.predict_held_out(study, masks)
+    predicted = predicted_held_out(law, study, masks)
     seen = np.where(study.evidence.counted, study.log.loss, np.nan)
     first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     each = ((first == number)[:, None] & ~np.isnan(seen) for number in range(len(masks)))

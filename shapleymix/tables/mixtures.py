@@ -283,7 +283,6 @@ def mixture_of(given: MixtureSpec, sources: Sequence[str], available: FloatArray
 def named_baselines(
     sources: tuple[str, ...],
     available: FloatArray,
-    smoothing: float,
     given: Rivals | None,
     D: float,
 ) -> dict[str, FloatArray]:
@@ -296,7 +295,7 @@ def named_baselines(
     """
     found = {"uniform": uniform(len(sources))}
     if np.isfinite(available).all() and available.any():
-        found[f"temperature:{1 / smoothing:g}" if smoothing else "uniform"] = smoothed(available, smoothing)
+        found["temperature:2"] = smoothed(available, 0.5)
         found["natural"] = smoothed(available, 1.0)
     for name, p in mixtures_of(given or {}, sources, available, D).items():
         if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):

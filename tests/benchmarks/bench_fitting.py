@@ -181,7 +181,7 @@ def erred(draws: list[Split]) -> tuple[float, float]:
     """Mean PE over draws and targets, %, and the mean CPU seconds of a fit."""
     errors, begin = [], time.process_time()
     for learn, test in draws:
-        predicted = sm.fit(learn, "learned-base", bootstrap=0, folds=5).losses(test.p, test.N, test.D)
+        predicted = sm.fit(learn, "learned-base", bootstrap=0, folds=5).predict(test.p, test.N, test.D).losses
         errors.append(np.nanmean(np.abs(predicted - test.loss), axis=0) / np.nanmean(test.loss, axis=0))
     return 100 * float(np.mean(errors)), (time.process_time() - begin) / len(draws)
 

@@ -17,7 +17,7 @@ from _report import SMALL, finish, must, row, seconds, table
 
 from shapleymix.game.coalitions import coalition_game
 from shapleymix.game.exact import exact_shapley, masks_of, members_of
-from shapleymix.game.sampled import sampled_shapley
+from shapleymix.game.sampled import estimate_shapley, sample_coalitions
 from shapleymix.tables.run_reading import read_runs
 
 SEEDS = 2 if SMALL else 24
@@ -101,7 +101,8 @@ def estimators(players: int) -> dict[str, Estimator]:
     """Ours first, then those of shapiq where it is installed."""
 
     def own(payoffs: np.ndarray, budget: int, seed: int) -> np.ndarray:
-        return sampled_shapley(lambda members: payoffs[masks_of(members)], players, budget, seed).values
+        held = sample_coalitions(players, budget, np.random.default_rng(seed))
+        return estimate_shapley(held, payoffs[masks_of(held)]).values
 
     found: dict[str, Estimator] = {"shapleymix smooth": own}
     if not find_spec("shapiq"):
