@@ -360,23 +360,13 @@ class Export:
         """Names of the streams, in the order of the weights in `config`."""
         return tuple(self.blend.weights)
 
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        """What the trainer draws from."""
-        return self.blend.streams
-
-    @property
-    def epochs(self) -> dict[str, float]:
-        """How often each token of a language is seen; NaN where its unique tokens are not known."""
-        return self.blend.epochs
-
     def to_document(self, provenance: Mapping[str, object] | None = None) -> dict[str, Any]:
         """The account: shares, tokens and epochs of all languages as JSON; what is not known is null."""
         asked, known = self.blend.asked, {"format": self.format, "unit": FORMATS[self.format].draws.unit}
-        shares = {"mixture": self.blend.p, "available": self.blend.available, "epochs": self.epochs}
+        shares = {"mixture": self.blend.p, "available": self.blend.available, "epochs": self.blend.epochs}
         tokens = {name: ratio * asked.D for name, ratio in self.blend.p.items()}
         told = {"notices": self.notices, "notes": self.notes, "provenance": dict(provenance or {})}
-        made = {"streams": list(map(asdict, self.streams)), "config": self.config, "text": self.text}
+        made = {"streams": list(map(asdict, self.blend.streams)), "config": self.config, "text": self.text}
         head = {"schema_version": 1, "kind": "export", **known, "D": asked.D, "seed": asked.seed}
         return plain({**head, **shares, "tokens": tokens, **made, **told})
 

@@ -212,7 +212,7 @@ def _streams_view(made: Export) -> list[Part]:
     """A row for each stream."""
     rows = [
         {"stream": one.name, "weight": f"{one.weight:.6f}", "tokens": one.ratio * made.blend.asked.D,
-         "of tokens": f"{one.ratio:.6f}", "available": one.available, "epochs": made.epochs[one.source]}
-        for one in made.streams
+         "of tokens": f"{one.ratio:.6f}", "available": one.available, "epochs": made.blend.epochs[one.source]}
+        for one in made.blend.streams
     ]  # fmt: skip
     return [Table.of(rows, ("stream", "weight", "of tokens", "tokens", "available", "epochs"))]
