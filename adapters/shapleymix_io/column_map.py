@@ -30,9 +30,8 @@ LONG = ("language", "name", "value")
 UNITS = {
     "unit": ("nats", "bits", "bpb", "perplexity"),
     "ratio_unit": ("fraction", "percent", "weights"),
-    "decimal": (".", ","),
 }
-"""How numbers are written, and what it may be, the usual first."""
+"""The units of losses and of ratios, the usual first."""
 KEYS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((*SINGLE, *LONG), (str, int, float)),
     **dict.fromkeys(PREFIXES, (str, dict)),
@@ -62,8 +61,8 @@ class ColumnMap:
         Names of languages in the table, and what they are called from here on.
     ignore, join : tuple of str
         Columns or languages that are none, and tables with a row a run.
-    unit, ratio_unit, decimal : str
-        How losses (nats where it is empty), ratios and numbers are written.
+    unit, ratio_unit : str
+        The units of losses (nats where it is empty) and of ratios.
     bytes_per_token : float or dict, optional
         Mean bytes of a token of the validation text, for all targets or each; for bits per byte. A map says them
         itself, or names a languages table.
@@ -75,7 +74,6 @@ class ColumnMap:
     join: tuple[str, ...] = ()
     unit: str = ""
     ratio_unit: str = "fraction"
-    decimal: str = "."
     bytes_per_token: float | Mapping[str, float] | None = None
 
     @classmethod

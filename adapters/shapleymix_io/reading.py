@@ -221,7 +221,7 @@ class _Columns:
             return pl.Series([factor] * self.table.frame.height, dtype=pl.Float64)
         if key in TEXTS:
             return self.table.texts(column)
-        values = self.table.numbers(column, self.how.decimal)
+        values = self.table.numbers(column)
         for row in values.is_null().arg_true() if key in ("N", "D") else ():
             self.table.fault(f"has no {key}", column, row)
         return values * (1.0 if factor is None else factor)

@@ -48,7 +48,7 @@ def import_(out: Output, sources: list[str], map: list[str], join: list[str], sh
     stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique, weight, split, seed, tokenizer,
     learning_rate, batch_tokens; language, or name and value, of a table with a row a language or number; languages
     (other names for them); ignore; unit (nats, bits, bpb with bytes_per_token, perplexity); ratio_unit (fraction,
-    percent, weights); decimal.
+    percent, weights).
     """
     from shapleymix_io.column_map import ColumnMap
     from shapleymix_io.reading import imported, proposal
