@@ -6,7 +6,6 @@ that is said beside it; every one was fed to the real package where it is named 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ from shapleymix.files import Origin, atomic_write, plain, write_json
 from shapleymix.mixing.answers import Mixture
 from shapleymix.tables.mixtures import parse_mixture
 from shapleymix.tables.words import Read, amounts, format_size, parse_budget, parse_size
-from shapleymix_io.blends import SPLITS, Asked, Blend, Corpora, Draws, Paths, Stream, blend_of, read_corpora
+from shapleymix_io.blends import Asked, Blend, Corpora, Draws, Paths, Stream, blend_of, read_corpora
 
 
 class Format:
@@ -35,17 +34,14 @@ class Format:
         As it is asked for, and what takes it.
     draws : Draws
         How the trainer draws.
-    placed, splits : bool
-        Whether it needs paths, and whether it has a place for validation and tests.
-    staged : bool
-        Whether it has a place for successive blends.
+    placed, staged : bool
+        Whether it needs paths, and whether it has a place for successive blends.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     draws: ClassVar[Draws] = Draws("sequences of equal length")
     placed: ClassVar[bool] = True
-    splits: ClassVar[bool] = False
     staged: ClassVar[bool] = False
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -78,27 +74,17 @@ class Format:
 
 
 class Megatron(Format):
-    """Weights and prefixes of indexed datasets; a JSON object of them for each split where there are several."""
+    """Weights and prefixes of indexed datasets, parts of which Megatron's `--split` holds out."""
 
-    name, title, splits = "megatron", "Megatron-LM (--data-args-path, or --per-split-data-args-path)", True
+    name, title = "megatron", "Megatron-LM (--data-args-path)"
 
     def config(self, blend: Blend) -> dict[str, Any]:
-        """`blend`, or `blend_per_split`, of a `BlendedMegatronDatasetConfig`."""
-        pairs = {
-            split: [[one.paths[0] for one in streams], [one.weight for one in streams]]
-            for split, streams in blend.parts.items()
-        }
-        return {"blend_per_split": list(map(pairs.get, SPLITS))} if len(pairs) > 1 else {"blend": pairs[SPLITS[0]]}
+        """`blend` of a `BlendedMegatronDatasetConfig`."""
+        return {"blend": [[one.paths[0] for one in blend.streams], [one.weight for one in blend.streams]]}
 
     def text(self, blend: Blend) -> str:
-        """Lines of `weight path`; of splits all three have to be there, null for none: an empty list fails."""
-        if len(blend.parts) == 1:
-            return "".join(f"{stream.weight!r} {stream.paths[0]}\n" for stream in blend.streams)
-        flat = {
-            split: [word for one in streams for word in (repr(one.weight), one.paths[0])]
-            for split, streams in blend.parts.items()
-        }
-        return json.dumps({split: flat.get(split) for split in SPLITS}, indent=1, ensure_ascii=False) + "\n"
+        """Lines of `weight path`."""
+        return "".join(f"{stream.weight!r} {stream.paths[0]}\n" for stream in blend.streams)
 
     def problem(self, stream: Stream) -> str | None:
         """White space in a path makes Megatron drop all weights without a word; and it appends `.bin` itself."""
@@ -282,14 +268,13 @@ class Nanotron(Format):
 class Levanter(Format):
     """The data section of a run, which deals out whole samples to blocks of 2,048 and rounds down."""
 
-    name, title, placed, splits, staged = "levanter", "levanter (data.train_weights)", False, True, True
+    name, title, placed, staged = "levanter", "levanter (data.train_weights)", False, True
     draws = Draws("sequences of equal length", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """`data`; the configs hold the paths where they are known, and weights of two phases stand behind steps."""
-        valid = {one.name: {"validation_urls": list(one.paths)} for one in blend.parts.get("valid", ())}
-        streams = {one.name: one for _, stage in blend.stages for one in stage.streams if one.paths}
-        configs = {name: {"train_urls": list(one.paths), **valid.get(name, {})} for name, one in streams.items()}
+        streams = [one for _, stage in blend.stages for one in stage.streams if one.paths]
+        configs = {one.name: {"train_urls": list(one.paths)} for one in streams}
         (_, weights), *later = stages = [[steps, one.weights] for steps, one in blend.stages]
         return {"data": {**({"configs": configs} if configs else {}), "train_weights": stages if later else weights}}
 
@@ -408,7 +393,7 @@ def export(
         megatron, hf, mosaic, olmo-core, litdata, torchtitan, nanotron, levanter, llama-factory or json.
     paths : Paths or Corpora, optional
         Where each language's data lie: a path by language, or a table (a file or a polars.DataFrame)
-        `language,path[,available_tokens][,mean_tokens][,dataset][,split]`.
+        `language,path[,available_tokens][,mean_tokens][,dataset]`.
     mean_tokens : Amounts, optional
         Tokens a document (or a sample), in place of the table's.
     available : Amounts, optional
@@ -438,7 +423,7 @@ def export(
     form, p = FORMATS[format], _ratios(getattr(mixture, "mixture", mixture))
     corpora = paths if isinstance(paths, Corpora) else read_corpora({} if paths is None else paths)
     if form.placed and not corpora.rows:
-        hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset][,split]"
+        hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset]"
         raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
     own, most, least = (_of_mixture(mixture, p, name, usual) for name, usual in _BOUNDS)
     own_D = getattr(mixture, "D", math.nan)
@@ -446,7 +431,7 @@ def export(
     known = {**own, **_amounts(available, p, "available", parse_size)}
     lengths = _amounts(mean_tokens, p, "mean_tokens", parse_budget)
     asked = Asked(p, budget, seed, known, lengths, own, most, least, ignore_bounds)
-    blend = blend_of(asked, form.draws, corpora, splits=form.splits)
+    blend = blend_of(asked, form.draws, corpora)
     read = np.nan_to_num(np.array([*_of_mixture(mixture, p, "read", 0.0).values()]))
     if batch_tokens is not None and not read.any():
         raise UsageError("batch_tokens divides the phases of a run already begun: this mixture is of a whole one")
@@ -458,7 +443,7 @@ def export(
         blend = replace(blend, asked=other, before=blend_of(first, form.draws, corpora), steps=steps)
     elif read.any():
         blend.notes.append("the file holds what is still to be read, for a run that goes on from its checkpoint")
-    streams = [stream for _, stage in blend.stages for part in stage.parts.values() for stream in part]
+    streams = [stream for _, stage in blend.stages for stream in stage.streams]
     faults = [Fault(told, Location(corpora.origin), one.name) for one in streams if (told := form.problem(one))]
     if faults:
         raise DataError.of(faults, corpora.origin)
@@ -466,10 +451,8 @@ def export(
     if own_D == own_D and own_D != budget:
         sizes = f"the mixture was optimised for D = {format_size(own_D)}, and is exported for {format_size(budget)}"
         notices = (sizes, *notices)
-    splits = [split for split in SPLITS[1:] if corpora.sources(split) and not form.splits]
-    notes = [*blend.notes, *([f"{format} has no place for the {' and '.join(splits)} paths"] if splits else [])]
     caution(notices)
-    return Export(format, form.text(blend), form.config(blend), blend, notices, tuple(notes), corpora.files)
+    return Export(format, form.text(blend), form.config(blend), blend, notices, tuple(blend.notes), corpora.files)
 
 
 _BOUNDS = (("available", math.nan), ("max_epochs", math.inf), ("min_tokens", 0.0))

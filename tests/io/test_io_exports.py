@@ -142,14 +142,10 @@ def test_both_phases_of_a_begun_run_read_what_the_whole_mixture_asks(form: str) 
         export(THREE, form, paths=PATHS, batch_tokens=1)
 
 
-def test_splits_go_where_there_is_a_place_for_them() -> None:
+def test_paths_of_validation_are_not_trained_on() -> None:
     rows = table(language=[*THREE, "en"], path=["a", "b", "c", "v"], split=["", "", "", "valid"])
-    lists = json.loads(export(THREE, "megatron", paths=rows).text)
-    assert lists == {"train": ["0.5", "a", "0.3", "b", "0.2", "c"], "valid": ["1.0", "v"], "test": None}
-    data = export(THREE, "levanter", paths=rows)
-    assert data.config["data"]["configs"]["en"] == {"train_urls": ["a"], "validation_urls": ["v"]}
-    assert data.config["data"]["configs"]["de"] == {"train_urls": ["b"]}
-    assert any("valid" in one for one in export(THREE, "nanotron", paths=rows).notes)
+    with pytest.raises(sm.DataError, match="split"):
+        export(THREE, "megatron", paths=rows)
 
 
 def test_a_ratio_is_divided_among_the_paths_of_a_language_by_their_tokens() -> None:
@@ -282,7 +278,7 @@ def test_what_cannot_be_is_refused(mixture: Any, form: str, options: dict[str, A
 
 
 def test_every_fault_of_a_table_of_paths_at_once(tmp_path: Path) -> None:
-    rows = ["language,path,available_tokens,split", "en,a,5x,", ",b,1,", "de,a,1,", "fi,,1,", "fr,c,-1,trian"]
+    rows = ["language,path,available_tokens,mean_tokens", "en,a,5x,", ",b,1,", "de,a,1,", "fi,,1,", "fr,c,-1,0"]
     (tmp_path / "paths.csv").write_text("\n".join(rows) + "\n")
     with pytest.raises(sm.DataError) as caught:
         export(THREE, "hf", paths=tmp_path / "paths.csv")
