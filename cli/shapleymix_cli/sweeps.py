@@ -46,29 +46,28 @@ def _grid_options(function: Callable[..., None]) -> Callable[..., None]:
 @command(
     "shapleymix plan mixtures --n 12 --sources en,de,fr,zh,ja -N 97600 -D 2M -o plan.csv",
     "shapleymix plan mixtures example/runs.csv --n 6 --caps en=0.4 --batches 2",
-    "shapleymix plan mixtures --sources a,b,c --controlled monolingual,uniform --random 4 -o mixtures.csv",
+    "shapleymix plan mixtures --sources a,b,c --empirical uniform --empirical a=1 --random 4 -o mixtures.csv",
     options_from=lambda: (sm.problem, sm.design),
     only=("fit", "N", "D", "candidates", "region", "batches", "seed", *BOUNDS),
 )
 @argument("runs", "[LOG]...")
 @option("--n COUNT", "How many mixtures to plan next, the most informative ones.")
 @option("--sources en,de,...", "The sources, where no log and no --languages says them.")
-@option("--controlled monolingual,...", "List even mixtures: monolingual, uniform, families, en+de.")
-@option("--empirical MIX|TABLE", "List mixtures in use, such as natural or a table.", multiple=True)
+@option("--empirical MIX|TABLE", "List mixtures: natural, uniform, en=1, en=0.5,de=0.5, or a table.", multiple=True)
 @option("--random COUNT", "List this many random mixtures within the bounds.")
 @output("the runs as a run log without losses (.csv, .parquet, ...), or the design (.json)")
 def mixtures(
-    out: Output, runs: list[str], n: int | None, sources: str | None,
-    controlled: str | None, empirical: list[str], random: int | None, **keywords: Any,
+    out: Output, runs: list[str], n: int | None, sources: str | None, empirical: list[str], random: int | None,
+    **keywords: Any,
 ) -> None:  # fmt: skip
     """Plan the mixtures of the next runs: those that tell most, given the runs so far, which may be none.
 
-    Rows of LOG without any loss are runs that are planned already. With --controlled, --empirical or --random the
-    mixtures are listed instead of designed. `plan grid` makes runs of them.
+    Rows of LOG without any loss are runs that are planned already. With --empirical or --random the mixtures
+    are listed instead of designed. `plan grid` makes runs of them.
     """
     names = names_of(sources)
     if n is None:
-        _list(out, names, controlled, empirical, random, keywords)
+        _list(out, names, empirical, random, keywords)
         return
     for name in {"candidates", "region"} & keywords.keys():
         keywords[name] = read_log(out, keywords[name], losses="optional")
@@ -82,8 +81,7 @@ def mixtures(
 
 
 def _list(
-    out: Output, names: list[str] | None, controlled: str | None, empirical: Sequence[str], random: int | None,
-    keywords: Mapping[str, Any],
+    out: Output, names: list[str] | None, empirical: Sequence[str], random: int | None, keywords: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """The mixtures of all kinds that are asked for, each once, as a run log without losses."""
     from shapleymix_sweep import mixtures as made
@@ -94,15 +92,14 @@ def _list(
     from shapleymix.tables.words import parse_budget
 
     languages = keywords.get("languages")
-    if not (controlled or empirical or random):
-        raise UsageError("nothing says what to plan", hint="give --n, --controlled, --empirical or --random")
+    if not (empirical or random):
+        raise UsageError("nothing says what to plan", hint="give --n, --empirical or --random")
     sources = tuple(names or (() if languages is None else languages.names))
     if not sources:
         raise UsageError("nothing says what the sources are", hint="give --sources or --languages")
     budget = {name: parse_budget(keywords[name], name) for name in ("N", "D") if name in keywords}
     tables = [made.read_mixtures(one) if is_table_name(one) else one for one in empirical]
-    parts = [made.controlled(controlled.split(","), sources, languages)] if controlled else []
-    parts += [made.empirical(tables, sources, languages, budget.get("D"))] if tables else []
+    parts = [made.empirical(tables, sources, languages, budget.get("D"))] if tables else []
     if random:
         bounds = {name: keywords[name] for name in BOUNDS if name in keywords}
         within = partial(moved_within, polytope_of(sources, budget.get("D", 1.0), **bounds).checked())
