@@ -172,12 +172,11 @@ def plan() -> click.Command:
 @option("--gpus 0,1,...", "GPUs to share among the runs, such as 0,1,2.  [default: every run sees all]")
 @option("--gpus-per-run COUNT", "GPUs of one run.", default=1)
 @option("--retries COUNT", "How often a failed run is tried again.", default=1)
-@option("--keep-going", "Continue even if the first five runs fail.")
 @option("--slurm [time=60,...]", "Submit to SLURM, with these options of sbatch; repeatable.", multiple=True, **BARE)
 @dry_run
 def launch(
-    out: Output, plan: Plan, jobs: int | None, gpus: str | None, gpus_per_run: int, retries: int, keep_going: bool,
-    slurm: Sequence[str], dry_run: bool,
+    out: Output, plan: Plan, jobs: int | None, gpus: str | None, gpus_per_run: int, retries: int, slurm: Sequence[str],
+    dry_run: bool,
 ) -> None:  # fmt: skip
     """Train the runs of PLAN that are not finished, so many at a time.
 
@@ -196,7 +195,7 @@ def launch(
     elif slurm:
         _submit(out, plan, jobs, slurm)
     else:
-        _train(out, plan, (jobs, gpus.split(",") if gpus else [], gpus_per_run), retries, keep_going)
+        _train(out, plan, (jobs, gpus.split(",") if gpus else [], gpus_per_run), retries)
 
 
 def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> None:
@@ -212,24 +211,21 @@ def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> 
     out.emit(document, lambda: [f"{len(tasks)} of {len(plan)} runs submitted: {arrays}"])
 
 
-def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], retries: int, keep_going: bool) -> None:
+def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], retries: int) -> None:
     """Train on this machine, and say which runs failed and why."""
     from shapleymix_sweep.running import Pool
 
-    pool = Pool(plan, retries, keep_going, lambda text: out.warn([text]), out.progress or (lambda *_: None))
+    pool = Pool(plan, retries, lambda text: out.warn([text]), out.progress or (lambda *_: None))
     pool.run(*where)
     failed = [
         {"index": index, "name": plan.runs[index].name, "id": plan.runs[index].id, "reason": reason}
         for index, reason in sorted(pool.failed.items())
     ]
-    counts = {"runs": len(plan), "finished": len(pool.finished), "trained": pool.trained, "given_up": len(pool.waiting)}
+    counts = {"runs": len(plan), "finished": len(pool.finished), "trained": pool.trained}
     told = f"{len(pool.finished)} of {len(plan):,} runs finished, {pool.trained} of them now"
     logs = [f"Each run has its log.txt below {plan.folder}."] if failed else []
     shown = [Table.of(failed, ("index", "name", "reason"), words=3)] if failed else []
     out.emit({"kind": "launch", **counts, "failed": failed}, lambda: [Heading(told), *shown, *logs])
-    if pool.gave_up:
-        hint = "mend the command, and launch again; --keep-going goes on regardless"
-        out.warn([f"the first {len(failed)} runs failed, and {len(pool.waiting)} more were left alone: {hint}"])
     if failed:
         click.get_current_context().exit(DATA_SAY_NO)
 
