@@ -77,8 +77,8 @@ def read_corpora(paths: Paths) -> Corpora:
     if "split" in table.columns:
         table.fault("splits are not exported", "split", hint="leave out this column, and paths that are not trained on")
     table.raise_faults()
-    usual = ("available_tokens", "mean_tokens", "dataset")
-    lacking = [pl.lit(None).alias(name) for name in usual if name not in table.columns]
+    optional = ("available_tokens", "mean_tokens", "dataset")
+    lacking = [pl.lit(None).alias(name) for name in optional if name not in table.columns]
     table = replace(table, frame=table.frame.with_columns(lacking))
     available, lengths = (table.numbers(name).fill_null(math.nan) for name in ("available_tokens", "mean_tokens"))
     wrong = (
@@ -266,11 +266,7 @@ def _broken(asked: Asked, p: Mapping[str, float], epochs: Mapping[str, float]) -
 
 
 def _streams(
-    shares: Mapping[str, float],
-    available: Mapping[str, float],
-    asked: Asked,
-    corpora: Corpora,
-    draws: Draws,
+    shares: Mapping[str, float], available: Mapping[str, float], asked: Asked, corpora: Corpora, draws: Draws
 ) -> tuple[Stream, ...]:
     """The streams of languages with their shares of tokens, and weights in the trainer's unit.
 

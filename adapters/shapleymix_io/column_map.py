@@ -38,7 +38,7 @@ KEYS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(UNITS, (str,)),
     "bytes_per_token": (str, int, float, dict),
     "languages": (dict,),
-    **dict.fromkeys(("ignore", "join"), (str, list, tuple)),
+    "ignore": (str, list, tuple),
 }
 """Every key, and the kinds of its values."""
 _EXAMPLES = {"p": "p=w_{lang}", "loss": "loss=eval/{lang}", "languages": "languages.english=en"}
@@ -59,8 +59,8 @@ class ColumnMap:
         of a long table, or columns by language.
     languages : dict
         Names of languages in the table, and what they are called from here on.
-    ignore, join : tuple of str
-        Columns or languages that are none, and tables with a row a run.
+    ignore : tuple of str
+        Columns or languages that are none.
     unit, ratio_unit : str
         The units of losses (nats where it is empty) and of ratios.
     bytes_per_token : float or dict, optional
@@ -71,7 +71,6 @@ class ColumnMap:
     columns: Mapping[str, One | Mapping[str, One]] = field(default_factory=dict)
     languages: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
-    join: tuple[str, ...] = ()
     unit: str = ""
     ratio_unit: str = "fraction"
     bytes_per_token: float | Mapping[str, float] | None = None
@@ -108,7 +107,6 @@ class ColumnMap:
             {key: found[key] for key in (*SINGLE, *LONG, *PREFIXES) if key in found},
             {str(old): str(new) for old, new in found.get("languages", {}).items()},
             _listed(found.get("ignore", ())),
-            _listed(found.get("join", ())),
             **{key: found.get(key, "" if key == "unit" else known[0]) for key, known in UNITS.items()},
             bytes_per_token=size,
         )

@@ -18,10 +18,10 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, UsageError, caution, did_you_mean, printable
-from shapleymix.files import Origin, atomic_write, plain, write_json
+from shapleymix.files import atomic_write, plain, write_json
 from shapleymix.mixing.answers import Mixture
 from shapleymix.tables.mixtures import parse_mixture
-from shapleymix.tables.words import Read, amounts, format_size, parse_budget, parse_size
+from shapleymix.tables.words import Amounts, Read, amounts, format_size, parse_budget, parse_size
 from shapleymix_io.blends import Asked, Blend, Corpora, Draws, Paths, Stream, blend_of, read_corpora
 
 
@@ -30,8 +30,8 @@ class Format:
 
     Attributes
     ----------
-    name, title : str
-        As it is asked for, and what takes it.
+    name : str
+        As it is asked for.
     draws : Draws
         How the trainer draws.
     placed, staged : bool
@@ -39,7 +39,6 @@ class Format:
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]
     draws: ClassVar[Draws] = Draws("sequences of equal length")
     placed: ClassVar[bool] = True
     staged: ClassVar[bool] = False
@@ -74,9 +73,9 @@ class Format:
 
 
 class Megatron(Format):
-    """Weights and prefixes of indexed datasets, parts of which Megatron's `--split` holds out."""
+    """Megatron-LM: weights and prefixes of indexed datasets, parts of which Megatron's `--split` holds out."""
 
-    name, title = "megatron", "Megatron-LM (--data-args-path)"
+    name = "megatron"
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """`blend` of a `BlendedMegatronDatasetConfig`."""
@@ -123,9 +122,9 @@ def mixed(datasets):
 
 
 class HuggingFace(_Combining):
-    """`datasets.interleave_datasets`: what stops at the first end, or never repeats, makes other shares than asked."""
+    """Hugging Face's `interleave_datasets`, which draws other shares if it stops at the first end or never repeats."""
 
-    name, title = "hf", "Hugging Face datasets (interleave_datasets)"
+    name = "hf"
     draws = Draws("documents", differ=True, together=True)
     package, function, loader = "datasets", "interleave_datasets", "load_dataset"
 
@@ -136,9 +135,9 @@ class HuggingFace(_Combining):
 
 
 class LitData(_Combining):
-    """`CombinedStreamingDataset`, whose weights raise with the default `iterate_over_all=True`."""
+    """LitData's `CombinedStreamingDataset`, whose weights raise with the default `iterate_over_all=True`."""
 
-    name, title = "litdata", "LitData (CombinedStreamingDataset)"
+    name = "litdata"
     draws = Draws("items", differ=True, packed=True)
     package, function, loader = "litdata", "CombinedStreamingDataset", "StreamingDataset"
 
@@ -148,9 +147,9 @@ class LitData(_Combining):
 
 
 class LlamaFactory(Format):
-    """The lines of a training YAML that name datasets of `dataset_info.json` and their probabilities."""
+    """LLaMA-Factory: the lines of a training YAML that name datasets of `dataset_info.json` and their probabilities."""
 
-    name, title, placed = "llama-factory", "LLaMA-Factory (dataset, interleave_probs)", False
+    name, placed = "llama-factory", False
     draws = Draws("documents", differ=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -167,9 +166,9 @@ class LlamaFactory(Format):
 
 
 class Mosaic(Format):
-    """The `streams` of a StreamingDataset, each with its proportion (never with repeat or choose), and `epoch_size`."""
+    """MosaicML: the `streams` of a StreamingDataset with proportions (never repeat or choose), and `epoch_size`."""
 
-    name, title, staged = "mosaic", "MosaicML Streaming and llm-foundry (streams, proportion)", True
+    name, staged = "mosaic", True
     draws = Draws("samples", differ=True, packed=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -196,9 +195,9 @@ class Mosaic(Format):
 
 
 class OlmoCore(Format):
-    """A `SourceMixtureList`: a source that is too small fails unless it may repeat; one of ratio 0 is drawn from."""
+    """OLMo-core's `SourceMixtureList`: too small a source fails unless it may repeat; one of ratio 0 is drawn from."""
 
-    name, title = "olmo-core", "OLMo-core (SourceMixtureList)"
+    name = "olmo-core"
     draws = Draws("tokens", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -219,9 +218,9 @@ class OlmoCore(Format):
 
 
 class Torchtitan(Format):
-    """A Python module with `dataloader(**options)`, and the fields of each `HFDataSource`."""
+    """torchtitan 0.3: a Python module with `dataloader(**options)`, and the fields of each `HFDataSource`."""
 
-    name, title, draws = "torchtitan", "torchtitan 0.3 (HFDataSource)", Draws("packed sequences")
+    name, draws = "torchtitan", Draws("packed sequences")
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """`sources`, which begin again when they end, and the seed of the draws."""
@@ -252,7 +251,7 @@ def dataloader(**options):
 class Nanotron(Format):
     """The data stage of a run on folders of tokens (Nanoset)."""
 
-    name, title, staged = "nanotron", "nanotron (dataset_folder, dataset_weights)", True
+    name, staged = "nanotron", True
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """`data_stages`, whose names differ, and whose steps count from 1."""
@@ -268,7 +267,7 @@ class Nanotron(Format):
 class Levanter(Format):
     """The data section of a run, which deals out whole samples to blocks of 2,048 and rounds down."""
 
-    name, title, placed, staged = "levanter", "levanter (data.train_weights)", False, True
+    name, placed, staged = "levanter", False, True
     draws = Draws("sequences of equal length", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -292,7 +291,7 @@ class Levanter(Format):
 class Plain(Format):
     """The neutral document: its file is the account of the export itself."""
 
-    name, title, placed, draws = "json", "any trainer (JSON)", False, Draws("tokens", together=True)
+    name, placed, draws = "json", False, Draws("tokens", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """The mixture by name."""
@@ -308,8 +307,6 @@ FORMATS: dict[str, Format] = {one.name: one() for one in _ALL}
 """The formats by name."""
 
 
-Amounts = Mapping[str, float | str] | float | str
-"""Numbers or sizes by language, `en=5T,de=100B`, or one for all."""
 MixtureLike = Any
 """Ratios by language, or an optimum: its `mixture` holds them, and it may have D, available, max_epochs, min_tokens."""
 
@@ -328,8 +325,6 @@ class Export:
         The streams and their weights, and of each language its ratio, unique tokens and epochs.
     notices, notes : tuple of str
         What may make the run another than was asked for, and what was done on the way.
-    files : tuple of Origin
-        The tables that were read, with their hashes.
     """
 
     format: str
@@ -338,7 +333,6 @@ class Export:
     blend: Blend
     notices: tuple[str, ...]
     notes: tuple[str, ...]
-    files: tuple[Origin, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -376,8 +370,8 @@ def export(
     format: str,
     *,
     paths: Paths | Corpora | None = None,
-    mean_tokens: Amounts | None = None,
-    available: Amounts | None = None,
+    mean_tokens: Amounts | float | None = None,
+    available: Amounts | float | None = None,
     D: float | str | None = None,
     batch_tokens: float | str | None = None,
     seed: int = 0,
@@ -394,9 +388,9 @@ def export(
     paths : Paths or Corpora, optional
         Where each language's data lie: a path by language, or a table (a file or a polars.DataFrame)
         `language,path[,available_tokens][,mean_tokens][,dataset]`.
-    mean_tokens : Amounts, optional
-        Tokens a document (or a sample), in place of the table's.
-    available : Amounts, optional
+    mean_tokens : Amounts or float, optional
+        Tokens a document (or a sample), by language or one for all, in place of the table's.
+    available : Amounts or float, optional
         Unique tokens, instead of those that the mixture was optimised for. The table of paths takes precedence.
     D : float or str, optional
         Tokens of the run, in place of those the mixture was optimised for.
@@ -452,7 +446,7 @@ def export(
         sizes = f"the mixture was optimised for D = {format_size(own_D)}, and is exported for {format_size(budget)}"
         notices = (sizes, *notices)
     caution(notices)
-    return Export(format, form.text(blend), form.config(blend), blend, notices, tuple(blend.notes), corpora.files)
+    return Export(format, form.text(blend), form.config(blend), blend, notices, tuple(blend.notes))
 
 
 _BOUNDS = (("available", math.nan), ("max_epochs", math.inf), ("min_tokens", 0.0))
@@ -475,7 +469,7 @@ def _of_mixture(mixture: object, p: Mapping[str, float], name: str, usual: float
     return dict(zip(p, [usual] * len(p) if values is None else map(float, values), strict=True))
 
 
-def _amounts(given: Amounts | None, p: Mapping[str, float], what: str, parse: Read) -> dict[str, float]:
+def _amounts(given: Amounts | float | None, p: Mapping[str, float], what: str, parse: Read) -> dict[str, float]:
     """Sizes by language, of those that are given."""
     values = amounts(np.full(len(p), np.nan), given, tuple(p), parse, what).tolist()
     return {name: value for name, value in zip(p, values, strict=True) if not math.isnan(value)}

@@ -100,7 +100,7 @@ def imported(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] =
 def gathered(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = ()) -> Table:
     """The table of the sources, with the tables that are joined to it."""
     table, run = opened(sources), how.columns.get("run")
-    for one in (*how.join, *join):
+    for one in join:
         table = joined(table, read_table(one), None if run is None else str(run))
     return table
 

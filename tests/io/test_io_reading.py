@@ -91,7 +91,7 @@ def test_every_shape_in_every_unit(shape: str, unit: str, ratio: str, tmp_path: 
         np.testing.assert_allclose(log.loss, LOSS, rtol=1e-12)
 
 
-def test_a_map_with_its_joins_and_factors(tmp_path: Path) -> None:
+def test_a_map_of_a_joined_table_with_factors(tmp_path: Path) -> None:
     metrics = {"Name": RUNS, "steps": [one / 1000 for one in D]}
     metrics |= {f"bits/{name}": LOSS[:, at] / LN2 for at, name in enumerate(("English", "German", "Chinese"))}
     pl.DataFrame(metrics).write_csv(tmp_path / "metrics.csv", separator="\t")
@@ -100,14 +100,14 @@ def test_a_map_with_its_joins_and_factors(tmp_path: Path) -> None:
     pl.DataFrame(ratios).write_csv(tmp_path / "ratios.csv")
     map: dict[str, Any] = {"run": "Name", "N": "size_m*1M", "D": "steps*1000", "p": "ratios:{lang}"}
     map |= {"loss": "bits/{lang}", "unit": "bits", "ratio_unit": "percent", "ignore": ["ratios:size_m"]}
-    map |= {"join": str(tmp_path / "ratios.csv"), "languages": {"English": "en", "German": "de", "Chinese": "zh"}}
-    found = imported([tmp_path / "metrics.csv"], ColumnMap.of(map))
+    map |= {"languages": {"English": "en", "German": "de", "Chinese": "zh"}}
+    found = imported([tmp_path / "metrics.csv"], ColumnMap.of(map), [tmp_path / "ratios.csv"])
     log = sm.read_runs(found.frame)
     assert (log.sources, log.targets) == (LANGS, LANGS)
     np.testing.assert_allclose(log.loss, LOSS)
     np.testing.assert_allclose(log.N, N)
     assert [Path(one.file).name for one in found.files] == ["metrics.csv", "ratios.csv"]
-    by_flag = read(tmp_path / "metrics.csv", typed({**map, "N": "1M", "unit": "nats"}))
+    by_flag = read(tmp_path / "metrics.csv", typed({**map, "N": "1M", "unit": "nats"}), join=tmp_path / "ratios.csv")
     assert by_flag["N"].to_list() == [1e6] * 4
     np.testing.assert_allclose(by_flag["loss_en"], LOSS[:, 0] / LN2)
 
