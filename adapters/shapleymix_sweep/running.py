@@ -25,7 +25,7 @@ from types import FrameType
 from typing import BinaryIO, Literal
 
 from shapleymix.errors import ShapleyMixError, UsageError
-from shapleymix_sweep.plans import CLAIM, FAILED, LOG, OUT, Plan, PlannedRun, is_finished, result_of
+from shapleymix_sweep.plans import CLAIM, FAILED, LOG, OUT, Plan, PlannedRun, is_finished, open_runs, result_of
 
 GRACE = 60.0
 """Seconds that a program has to write a checkpoint when it is asked to end; torchrun gives its workers 30."""
@@ -259,8 +259,8 @@ class Pool:
     waiting: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.finished = {index for index, run in enumerate(self.plan.runs) if is_finished(run, self.plan.place(index))}
-        self.waiting = deque(index for index in range(len(self.plan)) if index not in self.finished)
+        self.waiting = deque(open_runs(self.plan))
+        self.finished = {*range(len(self.plan))}.difference(self.waiting)
         self._lock = threading.Lock()
 
     def run(self, jobs: int | None = None, gpus: Sequence[str] = (), gpus_per_run: int = 1) -> None:

@@ -185,10 +185,10 @@ def launch(
     run is trained by two. Ctrl-C asks the programs to end and waits up to a minute for their checkpoints; a second
     Ctrl-C ends them at once. Exit code 1 if a run failed.
     """
-    from shapleymix_sweep.running import Pool
+    from shapleymix_sweep.plans import open_runs
 
     if dry_run:
-        left = [*Pool(plan).waiting]
+        left = open_runs(plan)
         commands = [shlex.join(plan.runs[index].words(plan.place(index))) for index in left]
         document = {"kind": "launch", "runs": len(plan), "open": left, "commands": commands}
         out.emit(document, lambda: [*map(Whole, commands), f"{len(left)} of {len(plan)} runs are to be trained"])
@@ -199,10 +199,10 @@ def launch(
 
 
 def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> None:
-    from shapleymix_sweep.running import Pool
+    from shapleymix_sweep.plans import open_runs
     from shapleymix_sweep.slurm import parse_options, submit
 
-    told, left = parse_options(texts), [*Pool(plan).waiting]
+    told, left = parse_options(texts), open_runs(plan)
     tasks = submit(plan, left, jobs=jobs, options=told) if left else []
     if left and not {"time", "t"} & told.keys():
         out.warn(["no time is given, and submitit asks for 5 minutes a run: give --slurm time=MINUTES"])
