@@ -26,11 +26,11 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_io": 1_430,
     "adapters/shapleymix_irds": 4_540,
     "adapters/shapleymix_sweep": 700,
-    "cli/shapleymix_cli": 1_658,
+    "cli/shapleymix_cli": 1_655,
     "cli/shapleymix_view": 983,
-    "tests": 16_008,
+    "tests": 15_965,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_683, 126, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_680, 126, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 
