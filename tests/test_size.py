@@ -23,14 +23,14 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/fitting": 3_411,
     "shapleymix/mixing": 2_361,
     "shapleymix/planning": 427,
-    "adapters/shapleymix_io": 1_520,
+    "adapters/shapleymix_io": 1_430,
     "adapters/shapleymix_irds": 4_540,
-    "adapters/shapleymix_sweep": 730,
-    "cli/shapleymix_cli": 1_672,
+    "adapters/shapleymix_sweep": 700,
+    "cli/shapleymix_cli": 1_656,
     "cli/shapleymix_view": 982,
-    "tests": 15_984,
+    "tests": 15_941,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_492, 126, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_356, 126, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

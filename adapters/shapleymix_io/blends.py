@@ -22,7 +22,6 @@ APART = 0.01
 """Relative excess over a bound that is taken for rounding."""
 
 
-SPLITS = ("train", "valid", "test")
 Paths = str | os.PathLike[str] | pl.DataFrame | Mapping[str, str]
 """A table of corpora, or a path by language."""
 
@@ -36,7 +35,6 @@ class Corpus:
     available: float = math.nan
     mean_tokens: float = math.nan
     dataset: str = ""
-    split: str = SPLITS[0]
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,13 @@ class Corpora:
     origin: str = "<memory>"
     files: tuple[Origin, ...] = ()
 
-    def of(self, source: str, split: str = SPLITS[0]) -> list[Corpus]:
+    def of(self, source: str) -> list[Corpus]:
         """The corpora of a language."""
-        return [one for one in self.rows if (one.source, one.split) == (source, split)]
+        return [one for one in self.rows if one.source == source]
 
-    def sources(self, split: str = SPLITS[0]) -> list[str]:
+    def sources(self) -> list[str]:
         """The languages that have a corpus."""
-        return list(dict.fromkeys(one.source for one in self.rows if one.split == split))
+        return list(dict.fromkeys(one.source for one in self.rows))
 
     def tokens(self, source: str, usual: float = math.nan) -> float:
         """Unique tokens of a language, or the usual ones where not all are known."""
@@ -62,7 +60,7 @@ class Corpora:
 
 
 def read_corpora(paths: Paths) -> Corpora:
-    """The corpora of a table `language,path[,available_tokens][,mean_tokens][,dataset][,split]`, or a path by language.
+    """The corpora of a table `language,path[,available_tokens][,mean_tokens][,dataset]`, or a path by language.
 
     Raises
     ------
@@ -76,25 +74,25 @@ def read_corpora(paths: Paths) -> Corpora:
     for name, what in ((label, "the language"), ("path", "where it lies")):
         if name not in table.columns:
             table.unknown(name, what)
+    if "split" in table.columns:
+        table.fault("splits are not exported", "split", hint="leave out this column, and paths that are not trained on")
     table.raise_faults()
-    usual = {"available_tokens": None, "mean_tokens": None, "dataset": "", "split": SPLITS[0]}
-    lacking = [pl.lit(value).alias(name) for name, value in usual.items() if name not in table.columns]
+    optional = ("available_tokens", "mean_tokens", "dataset")
+    lacking = [pl.lit(None).alias(name) for name in optional if name not in table.columns]
     table = replace(table, frame=table.frame.with_columns(lacking))
     available, lengths = (table.numbers(name).fill_null(math.nan) for name in ("available_tokens", "mean_tokens"))
-    datasets, splits = (table.texts(name).fill_null(usual[name]) for name in ("dataset", "split"))
     wrong = (
         (label, "is empty", table.texts(label).is_null()),
         ("path", "is empty", table.texts("path").is_null()),
-        ("path", "is drawn from twice", table.frame.select(pl.struct("path", "split").is_duplicated()).to_series()),
+        ("path", "is drawn from twice", table.texts("path").is_duplicated()),
         ("available_tokens", "is not above 0", available <= 0),
         ("mean_tokens", "is not above 0", lengths <= 0),
-        ("split", f"is none of {', '.join(SPLITS)}", ~splits.is_in(SPLITS)),
     )
     for name, message, rows in wrong:
         for row in rows.fill_null(False).arg_true():
             table.fault(f"{table.texts(name)[row] or 'the cell'} {message}", name, row)
     table.raise_faults()
-    columns = (table.texts(label), table.texts("path"), available, lengths, datasets, splits)
+    columns = (table.texts(label), table.texts("path"), available, lengths, table.texts("dataset").fill_null(""))
     return Corpora(tuple(Corpus(*row) for row in zip(*columns, strict=True)), table.origin, table.files)
 
 
@@ -172,9 +170,8 @@ class Blend:
     ----------
     asked : Asked
         What was asked for.
-    parts : dict of str to tuple of Stream
-        The streams of `train`, and of `valid` and `test` where there are any, by the same ratios; the weights of each
-        sum to one exactly, and so do their ratios.
+    streams : tuple of Stream
+        What is drawn from; the weights sum to one exactly, and so do the ratios.
     p, available, epochs : dict
         By language: its ratio, unique tokens, and how often each token is seen; NaN where not known.
     warnings, notes : list of str
@@ -184,7 +181,7 @@ class Blend:
     """
 
     asked: Asked
-    parts: dict[str, tuple[Stream, ...]]
+    streams: tuple[Stream, ...]
     p: dict[str, float]
     available: dict[str, float]
     epochs: dict[str, float]
@@ -199,17 +196,12 @@ class Blend:
         return [(0, self)] if self.before is None else [(0, self.before), (self.steps, self)]
 
     @property
-    def streams(self) -> tuple[Stream, ...]:
-        """What is trained on."""
-        return self.parts[SPLITS[0]]
-
-    @property
     def weights(self) -> dict[str, float]:
         """Weight of each stream by its name."""
         return {stream.name: stream.weight for stream in self.streams}
 
 
-def blend_of(asked: Asked, draws: Draws, corpora: Corpora, *, splits: bool = False) -> Blend:
+def blend_of(asked: Asked, draws: Draws, corpora: Corpora) -> Blend:
     """A mixture as a trainer draws it; without corpora, its streams have no paths.
 
     Raises
@@ -230,16 +222,11 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora, *, splits: bool = Fal
     notes = [f"left out, of ratio 0 or under a token of D: {short(dropped)}"] if dropped else []
     if spare := [name for name in corpora.sources() if name not in asked.p]:
         notes.append(f"not in the mixture, and left out: {short(spare)}")
-    parts = {SPLITS[0]: _streams(p, available, asked, corpora, draws, SPLITS[0])}
-    for split in SPLITS[1:] if splits else ():
-        shares = {name: ratio for name, ratio in p.items() if corpora.of(name, split)}
-        parts |= {split: _streams(shares, available, asked, corpora, draws, split)} if shares else {}
-        if shares and len(shares) < len(p):
-            notes.append(f"no {split} path of {short([*(p.keys() - shares)])}: the others share its part")
-    unknown = all(math.isnan(one.mean_tokens) for one in parts[SPLITS[0]])
+    streams = _streams(p, available, asked, corpora, draws)
+    unknown = all(math.isnan(one.mean_tokens) for one in streams)
     if draws.differ and not draws.packed and unknown and len(p) > 1:
         warnings += [f"{draws.unit} are taken to be of one length: without mean_tokens, longer ones get more tokens"]
-    return Blend(asked, parts, p, available, epochs, warnings, notes)
+    return Blend(asked, streams, p, available, epochs, warnings, notes)
 
 
 def exact(amounts: Sequence[float]) -> list[float]:
@@ -279,12 +266,7 @@ def _broken(asked: Asked, p: Mapping[str, float], epochs: Mapping[str, float]) -
 
 
 def _streams(
-    shares: Mapping[str, float],
-    available: Mapping[str, float],
-    asked: Asked,
-    corpora: Corpora,
-    draws: Draws,
-    split: str,
+    shares: Mapping[str, float], available: Mapping[str, float], asked: Asked, corpora: Corpora, draws: Draws
 ) -> tuple[Stream, ...]:
     """The streams of languages with their shares of tokens, and weights in the trainer's unit.
 
@@ -294,10 +276,10 @@ def _streams(
     faults: list[Fault] = []
     for name, share in shares.items():
         bare = () if corpora.rows else (Corpus(name, "", available[name]),)
-        rows, place = corpora.of(name, split) or bare, Location(corpora.origin)
+        rows, place = corpora.of(name) or bare, Location(corpora.origin)
         total = sum(row.available for row in rows)
         if not rows:
-            faults.append(Fault(f"{name!r} has no path", place, name, did_you_mean(name, corpora.sources(split))))
+            faults.append(Fault(f"{name!r} has no path", place, name, did_you_mean(name, corpora.sources())))
         elif draws.together or len(rows) == 1:
             paths = tuple(row.path for row in rows if row.path)
             length = asked.mean_tokens.get(name, _mean(rows))

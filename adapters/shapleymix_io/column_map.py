@@ -1,4 +1,4 @@
-"""Which column of a table is what: `KEY=VALUE` texts, TOML files and mappings, all with the same keys.
+"""Which column of a table is what: `KEY=VALUE` texts or a mapping, both with the same keys.
 
 A key is `run`, `N`, `D`, ... with a column, a column times a size (`N=params_m*1M`), or a number for all rows
 (`N=97.6k`); or `p`, `tokens`, `loss`, `unique` with a pattern (`p=params.w_{lang}`), or a column of each language
@@ -7,19 +7,16 @@ A key is `run`, `N`, `D`, ... with a column, a column times a size (`N=params_m*
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from shapleymix.errors import UsageError, described, did_you_mean
-from shapleymix.files import Origin, is_table_name, read_toml
-from shapleymix.tables import sheets
+from shapleymix.files import is_table_name
 from shapleymix.tables.languages import column_of, read_languages
 from shapleymix.tables.runs import RECIPE
+from shapleymix.tables.sheets import listed
 from shapleymix.tables.words import parse_size
 from shapleymix_io.table import flat
 
@@ -33,23 +30,22 @@ LONG = ("language", "name", "value")
 UNITS = {
     "unit": ("nats", "bits", "bpb", "perplexity"),
     "ratio_unit": ("fraction", "percent", "weights"),
-    "decimal": (".", ","),
 }
-"""How numbers are written, and what it may be, the usual first."""
+"""The units of losses and of ratios, the usual first."""
 KEYS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((*SINGLE, *LONG), (str, int, float)),
     **dict.fromkeys(PREFIXES, (str, dict)),
     **dict.fromkeys(UNITS, (str,)),
     "bytes_per_token": (str, int, float, dict),
     "languages": (dict,),
-    **dict.fromkeys(("ignore", "join"), (str, list, tuple)),
+    "ignore": (str, list, tuple),
 }
 """Every key, and the kinds of its values."""
 _EXAMPLES = {"p": "p=w_{lang}", "loss": "loss=eval/{lang}", "languages": "languages.english=en"}
 
 One = str | float
-Map = str | os.PathLike[str] | Mapping[str, object] | Sequence[str]
-"""A TOML file, a mapping, or `KEY=VALUE` texts, among which files may stand."""
+Map = str | Mapping[str, object] | Sequence[str]
+"""A mapping, or `KEY=VALUE` texts."""
 
 
 @dataclass(frozen=True)
@@ -63,37 +59,32 @@ class ColumnMap:
         of a long table, or columns by language.
     languages : dict
         Names of languages in the table, and what they are called from here on.
-    ignore, join : tuple of str
-        Columns or languages that are none, and tables with a row a run.
-    unit, ratio_unit, decimal : str
-        How losses (nats where it is empty), ratios and numbers are written.
+    ignore : tuple of str
+        Columns or languages that are none.
+    unit, ratio_unit : str
+        The units of losses (nats where it is empty) and of ratios.
     bytes_per_token : float or dict, optional
         Mean bytes of a token of the validation text, for all targets or each; for bits per byte. A map says them
         itself, or names a languages table.
-    files : tuple of Origin
-        Files that said so.
     """
 
     columns: Mapping[str, One | Mapping[str, One]] = field(default_factory=dict)
     languages: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
-    join: tuple[str, ...] = ()
     unit: str = ""
     ratio_unit: str = "fraction"
-    decimal: str = "."
     bytes_per_token: float | Mapping[str, float] | None = None
-    files: tuple[Origin, ...] = ()
 
     @classmethod
     def of(cls, given: Map | None) -> ColumnMap:
-        """The map that is meant; a text wins over a file.
+        """The map that is meant.
 
         Raises
         ------
         UsageError
-            If a file cannot be read, a key is unknown, or a value is of another kind.
+            If a text is no `KEY=VALUE`, a key is unknown, or a value is of a different kind.
         """
-        found, files = _entries(given)
+        found: dict[str, Any] = dict(given) if isinstance(given, Mapping) else _pairs(listed(given or ()))
         for key, value in found.items():
             if key not in KEYS:
                 raise UsageError(f"map: {key!r} is no key of a map", hint=did_you_mean(str(key), KEYS))
@@ -116,10 +107,8 @@ class ColumnMap:
             {key: found[key] for key in (*SINGLE, *LONG, *PREFIXES) if key in found},
             {str(old): str(new) for old, new in found.get("languages", {}).items()},
             _listed(found.get("ignore", ())),
-            _listed(found.get("join", ())),
             **{key: found.get(key, "" if key == "unit" else known[0]) for key, known in UNITS.items()},
             bytes_per_token=size,
-            files=files,
         )
         if (made.unit == "bpb") != (made.bytes_per_token is not None):
             hint = "give both unit=bpb and the mean bytes of a token: bytes_per_token=4.2, .en=4.2 or =languages.csv"
@@ -143,42 +132,9 @@ def typed(entries: Mapping[str, object]) -> list[str]:
     return [f"{key}={value}" for key, value in texts.items()]
 
 
-def toml_text(entries: Mapping[str, object]) -> str:
-    """The entries as a map file, in which what is not known is to be filled in."""
-    lines = ["# Look it over, fill in the dots, and give this file as --map"]
-    for key, _, value in (pair.partition("=") for pair in typed(entries)):
-        name, _, label = key.partition(".")
-        quoted = f"{name}.{json.dumps(label, ensure_ascii=False)}" if label else name
-        lines.append(f"{'# ' if '...' in value else ''}{quoted} = {json.dumps(value, ensure_ascii=False)}")
-    return "\n".join(lines) + "\n"
-
-
-def _entries(given: Map | None) -> tuple[dict[str, Any], tuple[Origin, ...]]:
-    """What a map holds, of all its texts and files."""
-    if given is None or isinstance(given, Mapping):
-        return dict(given or {}), ()
-    parts = sheets.listed(given)
-    pairs = [part for part in parts if isinstance(part, str) and "=" in part and not part.endswith(".toml")]
-    found: dict[str, Any] = {}
-    files = []
-    for path in (part for part in parts if part not in pairs):
-        content, origin = _toml_file(path)
-        found |= content
-        files.append(origin)
-    return found | _pairs(pairs), tuple(files)
-
-
-def _toml_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Origin]:
-    """The content of a map file; tables that it joins are found from its folder."""
-    found, origin = read_toml(path, UsageError, "give a TOML file, or KEY=VALUE such as loss=eval/loss/{lang}")
-    if "join" in found:
-        found["join"] = [os.fspath(Path(path).parent / one) for one in _listed(found["join"])]
-    return found, origin
-
-
-def _pairs(texts: Sequence[str]) -> dict[str, object]:
+def _pairs(texts: Sequence[str]) -> dict[str, Any]:
     """The map of texts such as `run=Name` and `p.en=w_en`."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
         name, dot, label = key.partition(".")

@@ -6,7 +6,6 @@ that is said beside it; every one was fed to the real package where it is named 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -19,11 +18,11 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, UsageError, caution, did_you_mean, printable
-from shapleymix.files import Origin, atomic_write, plain, write_json
+from shapleymix.files import atomic_write, plain, write_json
 from shapleymix.mixing.answers import Mixture
 from shapleymix.tables.mixtures import parse_mixture
-from shapleymix.tables.words import Read, amounts, format_size, parse_budget, parse_size
-from shapleymix_io.blends import SPLITS, Asked, Blend, Corpora, Draws, Paths, Stream, blend_of, read_corpora
+from shapleymix.tables.words import Amounts, Read, amounts, format_size, parse_budget, parse_size
+from shapleymix_io.blends import Asked, Blend, Corpora, Draws, Paths, Stream, blend_of, read_corpora
 
 
 class Format:
@@ -31,21 +30,17 @@ class Format:
 
     Attributes
     ----------
-    name, title : str
-        As it is asked for, and what takes it.
+    name : str
+        As it is asked for.
     draws : Draws
         How the trainer draws.
-    placed, splits : bool
-        Whether it needs paths, and whether it has a place for validation and tests.
-    staged : bool
-        Whether it has a place for successive blends.
+    placed, staged : bool
+        Whether it needs paths, and whether it has a place for successive blends.
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]
     draws: ClassVar[Draws] = Draws("sequences of equal length")
     placed: ClassVar[bool] = True
-    splits: ClassVar[bool] = False
     staged: ClassVar[bool] = False
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -78,27 +73,17 @@ class Format:
 
 
 class Megatron(Format):
-    """Weights and prefixes of indexed datasets; a JSON object of them for each split where there are several."""
+    """Megatron-LM: weights and prefixes of indexed datasets, parts of which Megatron's `--split` holds out."""
 
-    name, title, splits = "megatron", "Megatron-LM (--data-args-path, or --per-split-data-args-path)", True
+    name = "megatron"
 
     def config(self, blend: Blend) -> dict[str, Any]:
-        """`blend`, or `blend_per_split`, of a `BlendedMegatronDatasetConfig`."""
-        pairs = {
-            split: [[one.paths[0] for one in streams], [one.weight for one in streams]]
-            for split, streams in blend.parts.items()
-        }
-        return {"blend_per_split": list(map(pairs.get, SPLITS))} if len(pairs) > 1 else {"blend": pairs[SPLITS[0]]}
+        """`blend` of a `BlendedMegatronDatasetConfig`."""
+        return {"blend": [[one.paths[0] for one in blend.streams], [one.weight for one in blend.streams]]}
 
     def text(self, blend: Blend) -> str:
-        """Lines of `weight path`; of splits all three have to be there, null for none: an empty list fails."""
-        if len(blend.parts) == 1:
-            return "".join(f"{stream.weight!r} {stream.paths[0]}\n" for stream in blend.streams)
-        flat = {
-            split: [word for one in streams for word in (repr(one.weight), one.paths[0])]
-            for split, streams in blend.parts.items()
-        }
-        return json.dumps({split: flat.get(split) for split in SPLITS}, indent=1, ensure_ascii=False) + "\n"
+        """Lines of `weight path`."""
+        return "".join(f"{stream.weight!r} {stream.paths[0]}\n" for stream in blend.streams)
 
     def problem(self, stream: Stream) -> str | None:
         """White space in a path makes Megatron drop all weights without a word; and it appends `.bin` itself."""
@@ -137,9 +122,9 @@ def mixed(datasets):
 
 
 class HuggingFace(_Combining):
-    """`datasets.interleave_datasets`: what stops at the first end, or never repeats, makes other shares than asked."""
+    """Hugging Face's `interleave_datasets`, which draws other shares if it stops at the first end or never repeats."""
 
-    name, title = "hf", "Hugging Face datasets (interleave_datasets)"
+    name = "hf"
     draws = Draws("documents", differ=True, together=True)
     package, function, loader = "datasets", "interleave_datasets", "load_dataset"
 
@@ -150,9 +135,9 @@ class HuggingFace(_Combining):
 
 
 class LitData(_Combining):
-    """`CombinedStreamingDataset`, whose weights raise with the default `iterate_over_all=True`."""
+    """LitData's `CombinedStreamingDataset`, whose weights raise with the default `iterate_over_all=True`."""
 
-    name, title = "litdata", "LitData (CombinedStreamingDataset)"
+    name = "litdata"
     draws = Draws("items", differ=True, packed=True)
     package, function, loader = "litdata", "CombinedStreamingDataset", "StreamingDataset"
 
@@ -162,9 +147,9 @@ class LitData(_Combining):
 
 
 class LlamaFactory(Format):
-    """The lines of a training YAML that name datasets of `dataset_info.json` and their probabilities."""
+    """LLaMA-Factory: the lines of a training YAML that name datasets of `dataset_info.json` and their probabilities."""
 
-    name, title, placed = "llama-factory", "LLaMA-Factory (dataset, interleave_probs)", False
+    name, placed = "llama-factory", False
     draws = Draws("documents", differ=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -181,9 +166,9 @@ class LlamaFactory(Format):
 
 
 class Mosaic(Format):
-    """The `streams` of a StreamingDataset, each with its proportion (never with repeat or choose), and `epoch_size`."""
+    """MosaicML: the `streams` of a StreamingDataset with proportions (never repeat or choose), and `epoch_size`."""
 
-    name, title, staged = "mosaic", "MosaicML Streaming and llm-foundry (streams, proportion)", True
+    name, staged = "mosaic", True
     draws = Draws("samples", differ=True, packed=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -210,9 +195,9 @@ class Mosaic(Format):
 
 
 class OlmoCore(Format):
-    """A `SourceMixtureList`: a source that is too small fails unless it may repeat; one of ratio 0 is drawn from."""
+    """OLMo-core's `SourceMixtureList`: too small a source fails unless it may repeat; one of ratio 0 is drawn from."""
 
-    name, title = "olmo-core", "OLMo-core (SourceMixtureList)"
+    name = "olmo-core"
     draws = Draws("tokens", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -233,9 +218,9 @@ class OlmoCore(Format):
 
 
 class Torchtitan(Format):
-    """A Python module with `dataloader(**options)`, and the fields of each `HFDataSource`."""
+    """torchtitan 0.3: a Python module with `dataloader(**options)`, and the fields of each `HFDataSource`."""
 
-    name, title, draws = "torchtitan", "torchtitan 0.3 (HFDataSource)", Draws("packed sequences")
+    name, draws = "torchtitan", Draws("packed sequences")
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """`sources`, which begin again when they end, and the seed of the draws."""
@@ -266,7 +251,7 @@ def dataloader(**options):
 class Nanotron(Format):
     """The data stage of a run on folders of tokens (Nanoset)."""
 
-    name, title, staged = "nanotron", "nanotron (dataset_folder, dataset_weights)", True
+    name, staged = "nanotron", True
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """`data_stages`, whose names differ, and whose steps count from 1."""
@@ -282,14 +267,13 @@ class Nanotron(Format):
 class Levanter(Format):
     """The data section of a run, which deals out whole samples to blocks of 2,048 and rounds down."""
 
-    name, title, placed, splits, staged = "levanter", "levanter (data.train_weights)", False, True, True
+    name, placed, staged = "levanter", False, True
     draws = Draws("sequences of equal length", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """`data`; the configs hold the paths where they are known, and weights of two phases stand behind steps."""
-        valid = {one.name: {"validation_urls": list(one.paths)} for one in blend.parts.get("valid", ())}
-        streams = {one.name: one for _, stage in blend.stages for one in stage.streams if one.paths}
-        configs = {name: {"train_urls": list(one.paths), **valid.get(name, {})} for name, one in streams.items()}
+        streams = [one for _, stage in blend.stages for one in stage.streams if one.paths]
+        configs = {one.name: {"train_urls": list(one.paths)} for one in streams}
         (_, weights), *later = stages = [[steps, one.weights] for steps, one in blend.stages]
         return {"data": {**({"configs": configs} if configs else {}), "train_weights": stages if later else weights}}
 
@@ -307,7 +291,7 @@ class Levanter(Format):
 class Plain(Format):
     """The neutral document: its file is the account of the export itself."""
 
-    name, title, placed, draws = "json", "any trainer (JSON)", False, Draws("tokens", together=True)
+    name, placed, draws = "json", False, Draws("tokens", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """The mixture by name."""
@@ -323,8 +307,6 @@ FORMATS: dict[str, Format] = {one.name: one() for one in _ALL}
 """The formats by name."""
 
 
-Amounts = Mapping[str, float | str] | float | str
-"""Numbers or sizes by language, `en=5T,de=100B`, or one for all."""
 MixtureLike = Any
 """Ratios by language, or an optimum: its `mixture` holds them, and it may have D, available, max_epochs, min_tokens."""
 
@@ -343,8 +325,6 @@ class Export:
         The streams and their weights, and of each language its ratio, unique tokens and epochs.
     notices, notes : tuple of str
         What may make the run another than was asked for, and what was done on the way.
-    files : tuple of Origin
-        The tables that were read, with their hashes.
     """
 
     format: str
@@ -353,30 +333,19 @@ class Export:
     blend: Blend
     notices: tuple[str, ...]
     notes: tuple[str, ...]
-    files: tuple[Origin, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the streams, in the order of the weights in `config`."""
         return tuple(self.blend.weights)
 
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        """What the trainer draws from."""
-        return self.blend.streams
-
-    @property
-    def epochs(self) -> dict[str, float]:
-        """How often each token of a language is seen; NaN where its unique tokens are not known."""
-        return self.blend.epochs
-
     def to_document(self, provenance: Mapping[str, object] | None = None) -> dict[str, Any]:
         """The account: shares, tokens and epochs of all languages as JSON; what is not known is null."""
         asked, known = self.blend.asked, {"format": self.format, "unit": FORMATS[self.format].draws.unit}
-        shares = {"mixture": self.blend.p, "available": self.blend.available, "epochs": self.epochs}
+        shares = {"mixture": self.blend.p, "available": self.blend.available, "epochs": self.blend.epochs}
         tokens = {name: ratio * asked.D for name, ratio in self.blend.p.items()}
         told = {"notices": self.notices, "notes": self.notes, "provenance": dict(provenance or {})}
-        made = {"streams": list(map(asdict, self.streams)), "config": self.config, "text": self.text}
+        made = {"streams": list(map(asdict, self.blend.streams)), "config": self.config, "text": self.text}
         head = {"schema_version": 1, "kind": "export", **known, "D": asked.D, "seed": asked.seed}
         return plain({**head, **shares, "tokens": tokens, **made, **told})
 
@@ -401,8 +370,8 @@ def export(
     format: str,
     *,
     paths: Paths | Corpora | None = None,
-    mean_tokens: Amounts | None = None,
-    available: Amounts | None = None,
+    mean_tokens: Amounts | float | None = None,
+    available: Amounts | float | None = None,
     D: float | str | None = None,
     batch_tokens: float | str | None = None,
     seed: int = 0,
@@ -418,10 +387,10 @@ def export(
         megatron, hf, mosaic, olmo-core, litdata, torchtitan, nanotron, levanter, llama-factory or json.
     paths : Paths or Corpora, optional
         Where each language's data lie: a path by language, or a table (a file or a polars.DataFrame)
-        `language,path[,available_tokens][,mean_tokens][,dataset][,split]`.
-    mean_tokens : Amounts, optional
-        Tokens a document (or a sample), in place of the table's.
-    available : Amounts, optional
+        `language,path[,available_tokens][,mean_tokens][,dataset]`.
+    mean_tokens : Amounts or float, optional
+        Tokens a document (or a sample), by language or one for all, in place of the table's.
+    available : Amounts or float, optional
         Unique tokens, instead of those that the mixture was optimised for. The table of paths takes precedence.
     D : float or str, optional
         Tokens of the run, in place of those the mixture was optimised for.
@@ -448,7 +417,7 @@ def export(
     form, p = FORMATS[format], _ratios(getattr(mixture, "mixture", mixture))
     corpora = paths if isinstance(paths, Corpora) else read_corpora({} if paths is None else paths)
     if form.placed and not corpora.rows:
-        hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset][,split]"
+        hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset]"
         raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
     own, most, least = (_of_mixture(mixture, p, name, usual) for name, usual in _BOUNDS)
     own_D = getattr(mixture, "D", math.nan)
@@ -456,7 +425,7 @@ def export(
     known = {**own, **_amounts(available, p, "available", parse_size)}
     lengths = _amounts(mean_tokens, p, "mean_tokens", parse_budget)
     asked = Asked(p, budget, seed, known, lengths, own, most, least, ignore_bounds)
-    blend = blend_of(asked, form.draws, corpora, splits=form.splits)
+    blend = blend_of(asked, form.draws, corpora)
     read = np.nan_to_num(np.array([*_of_mixture(mixture, p, "read", 0.0).values()]))
     if batch_tokens is not None and not read.any():
         raise UsageError("batch_tokens divides the phases of a run already begun: this mixture is of a whole one")
@@ -468,7 +437,7 @@ def export(
         blend = replace(blend, asked=other, before=blend_of(first, form.draws, corpora), steps=steps)
     elif read.any():
         blend.notes.append("the file holds what is still to be read, for a run that goes on from its checkpoint")
-    streams = [stream for _, stage in blend.stages for part in stage.parts.values() for stream in part]
+    streams = [stream for _, stage in blend.stages for stream in stage.streams]
     faults = [Fault(told, Location(corpora.origin), one.name) for one in streams if (told := form.problem(one))]
     if faults:
         raise DataError.of(faults, corpora.origin)
@@ -476,10 +445,8 @@ def export(
     if own_D == own_D and own_D != budget:
         sizes = f"the mixture was optimised for D = {format_size(own_D)}, and is exported for {format_size(budget)}"
         notices = (sizes, *notices)
-    splits = [split for split in SPLITS[1:] if corpora.sources(split) and not form.splits]
-    notes = [*blend.notes, *([f"{format} has no place for the {' and '.join(splits)} paths"] if splits else [])]
     caution(notices)
-    return Export(format, form.text(blend), form.config(blend), blend, notices, tuple(notes), corpora.files)
+    return Export(format, form.text(blend), form.config(blend), blend, notices, tuple(blend.notes))
 
 
 _BOUNDS = (("available", math.nan), ("max_epochs", math.inf), ("min_tokens", 0.0))
@@ -502,7 +469,7 @@ def _of_mixture(mixture: object, p: Mapping[str, float], name: str, usual: float
     return dict(zip(p, [usual] * len(p) if values is None else map(float, values), strict=True))
 
 
-def _amounts(given: Amounts | None, p: Mapping[str, float], what: str, parse: Read) -> dict[str, float]:
+def _amounts(given: Amounts | float | None, p: Mapping[str, float], what: str, parse: Read) -> dict[str, float]:
     """Sizes by language, of those that are given."""
     values = amounts(np.full(len(p), np.nan), given, tuple(p), parse, what).tolist()
     return {name: value for name, value in zip(p, values, strict=True) if not math.isnan(value)}

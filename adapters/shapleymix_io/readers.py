@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -48,15 +48,12 @@ class History:
         What holds for the whole run, such as its settings.
     steps : dict
         Numbers by their names, at each step.
-    state : str
-        How the run ended, in the tool's word; empty where it ended well.
     """
 
     name: str
     id: str
     given: Mapping[str, object] = field(default_factory=dict)
     steps: Mapping[float, Mapping[str, object]] = field(default_factory=dict)
-    state: str = ""
 
 
 def table_of_histories(histories: Sequence[History], origin: str, kind: str, step: str = "step") -> Table:
@@ -76,16 +73,8 @@ def table_of_histories(histories: Sequence[History], origin: str, kind: str, ste
         for place, numbers in sorted(one.steps.items())
     ]
     same = [name for name, count in often.items() if count > 1]
-    notices = [f"several runs are called {', '.join(same[:5])}: they go by their ids"] if same else []
-    notices += unfinished((one.name, one.state) for one in histories)
-    return replace(table_of(rows, origin, kind), notices=tuple(notices))
-
-
-def unfinished(ended: Iterable[tuple[str, str]]) -> list[str]:
-    """What to say of runs by their names and states; a state that is empty is a good end."""
-    odd = [f"{name} ({state})" for name, state in dict.fromkeys(ended) if state]
-    more = ", ..." if len(odd) > 5 else ""
-    return [f"{len(odd)} of the runs did not finish: {', '.join(odd[:5])}{more}"] if odd else []
+    notices = (f"several runs are called {', '.join(same[:5])}: they go by their ids",) if same else ()
+    return replace(table_of(rows, origin, kind), notices=notices)
 
 
 def installed(module: str, package: str) -> Any:
@@ -129,7 +118,7 @@ def _wandb_history(run: Any) -> History:
         numbers = {name: one for name, one in flat(row).items() if type(one) in (int, float) and name != _WANDB_STEP}
         steps[float(str(row.get(_WANDB_STEP, place)))] |= numbers
     given = flat({name: value for name, value in run.config.items() if not name.startswith("_")}, "config.")
-    return History(run.name, run.id, given, dict(steps), "" if run.state == "finished" else run.state)
+    return History(run.name, run.id, given, dict(steps))
 
 
 MLFLOW_ADDRESSES = ("sqlite:", "http://", "https://", "mlflow:", "postgresql", "mysql", "databricks", "file:")
@@ -192,8 +181,7 @@ def _mlflow_history(client: Any, run: Any) -> History:
             steps[metric.step][f"metrics.{key}"] = metric.value
     given = {f"params.{key}": value for key, value in run.data.params.items()}
     given |= {f"tags.{key}": value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
-    state = "" if run.info.status == "FINISHED" else run.info.status.lower()
-    return History(run.info.run_name, run.info.run_id, given, dict(steps), state)
+    return History(run.info.run_name, run.info.run_id, given, dict(steps))
 
 
 _EVENTS = "events.out.tfevents."

@@ -72,7 +72,7 @@ def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.D
         One or several: a table (CSV, Parquet, JSON, a polars.DataFrame), a `trainer_state.json`, a log of Megatron, a
         folder of TensorBoard events or of olmix, an MLflow store (`sqlite:///mlflow.db`), or `wandb:ENTITY/PROJECT`.
     map : Map, optional
-        Which column is what: a TOML file, a mapping, or texts such as `"loss=eval/loss/{lang}"`.
+        Which column is what: a mapping, or texts such as `"loss=eval/loss/{lang}"`.
     join : Sources
         Tables with a row a run, such as its N and ratios, joined by the ids of runs.
 
@@ -100,7 +100,7 @@ def imported(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] =
 def gathered(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = ()) -> Table:
     """The table of the sources, with the tables that are joined to it."""
     table, run = opened(sources), how.columns.get("run")
-    for one in (*how.join, *join):
+    for one in join:
         table = joined(table, read_table(one), None if run is None else str(run))
     return table
 
@@ -197,10 +197,10 @@ class _Columns:
         ahead = {name: columns[name] for name in ("run", "N", "D") if name in columns}
         named = {f"{PREFIXES[key]}{label}": one for key, part in parts.items() for label, one in part.items()}
         frame = pl.DataFrame({**ahead, **named, **columns})
-        files, swarm = (*self.table.files, *self.how.files), self.table.swarm
+        swarm = self.table.swarm
         if swarm and self.how.unit == "bpb":
             swarm = replace(swarm, bytes_per_token={name: self._bytes(name) for name in loss})
-        return Imported(frame, self.table.origin, self.taken, tuple(self.notices), files, swarm)
+        return Imported(frame, self.table.origin, self.taken, tuple(self.notices), self.table.files, swarm)
 
     def _single(self, key: str) -> One | None:
         """The column of one key; a tool's own columns are taken by name alone where they are of a joined table."""
@@ -221,7 +221,7 @@ class _Columns:
             return pl.Series([factor] * self.table.frame.height, dtype=pl.Float64)
         if key in TEXTS:
             return self.table.texts(column)
-        values = self.table.numbers(column, self.how.decimal)
+        values = self.table.numbers(column)
         for row in values.is_null().arg_true() if key in ("N", "D") else ():
             self.table.fault(f"has no {key}", column, row)
         return values * (1.0 if factor is None else factor)

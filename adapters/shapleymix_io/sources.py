@@ -21,9 +21,6 @@ from shapleymix_io.table import FILE, HIDDEN, LINE, Swarm, Table, flat, loaded, 
 Source = str | os.PathLike[str] | pl.DataFrame
 IDS = ("run", "run_id")
 """Names under which a joined table may hold the ids of runs."""
-_ENDS = (("Name", "State"), ("run_id", "status"))
-"""Columns of runs and of how they ended, in the exports of Weights & Biases and of MLflow."""
-_GOOD = ("finished", "success", "completed", None)
 _ID = f"{HIDDEN}id"
 _HOLDS = "a folder may hold TensorBoard events, MLflow's runs, or the ratios.csv and metrics.csv of olmix"
 _YAML, _META = (".yaml", ".yml"), "meta.json"
@@ -49,19 +46,10 @@ def opened(sources: Sequence[Source]) -> Table:
             raise DataError(message, location=Location(other.origin), hint=hint)
     frames = [one.frame.with_columns(pl.lit(one.origin).alias(FILE)) for one in tables]
     frame = pl.concat(frames, how="diagonal_relaxed") if tables[1:] else first.frame
-    notices = tuple(dict.fromkeys(notice for one in tables for notice in (*one.notices, *_ends(one))))
+    notices = tuple(dict.fromkeys(notice for one in tables for notice in one.notices))
     origin = first.origin if len(tables) == 1 else f"{first.origin} and {len(tables) - 1} more"
     files = tuple(file for one in tables for file in one.files)
     return replace(first, frame=frame, origin=origin, notices=notices, files=files)
-
-
-def _ends(table: Table) -> list[str]:
-    """What an export says of runs that did not finish."""
-    for name, state in _ENDS:
-        if {name, state} <= set(table.columns):
-            ended = zip(table.texts(name).to_list(), table.texts(state).str.to_lowercase().to_list(), strict=True)
-            return readers.unfinished((str(run), "" if end in _GOOD else str(end)) for run, end in ended)
-    return []
 
 
 def _opened(source: Source) -> Table:

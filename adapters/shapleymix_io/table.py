@@ -101,15 +101,12 @@ class Table:
         if self.faults:
             raise DataError.of(self.faults, self.origin)
 
-    def numbers(self, column: str, decimal: str = ".") -> pl.Series:
+    def numbers(self, column: str) -> pl.Series:
         """A column as numbers, null where a cell is empty or NaN; sizes such as 97.6k are numbers too."""
         cells = self.frame[column]
-        if decimal == "," and cells.dtype == pl.String:
-            cells = cells.str.replace(",", ".", literal=True)
         values, blank = sheets.as_numbers(cells)
         for row in (values.is_null() & ~blank).arg_true():
-            hint = "map decimal=, reads decimal commas" if "," in str(cells[row]) else None
-            self.fault(f"is not a number: {cells[row]!r:.60}", column, row, hint)
+            self.fault(f"is not a number: {cells[row]!r:.60}", column, row)
         return values.fill_nan(None)
 
     def texts(self, column: str) -> pl.Series:

@@ -10,7 +10,7 @@
 
 Modules, in reading order:
 
-  mixtures  mixtures to train: listed by hand, in use, drawn at random, or every coalition of the sources
+  mixtures  mixtures to train: in use, drawn at random, or every coalition of the sources
   plans     the runs to train, the file that holds them, and what they have left, collected as one run log
   running   training on this machine: one run, claimed, started and ended; and so many at a time
   slurm     the runs of a plan as SLURM's arrays

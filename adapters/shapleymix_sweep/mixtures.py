@@ -1,4 +1,4 @@
-"""Mixtures to train: listed by hand, in use elsewhere, drawn at random, or every coalition of the sources.
+"""Mixtures to train: in use, drawn at random, or every coalition of the sources.
 
 C mixtures of M sources.
 """
@@ -6,7 +6,7 @@ C mixtures of M sources.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import shapleymix as sm
-from shapleymix.errors import DataError, Location, UsageError, did_you_mean
+from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.game.exact import members_of
 from shapleymix.game.sampled import sample_coalitions
 from shapleymix.tables.mixtures import mixture_of
@@ -25,7 +25,6 @@ Floats = NDArray[np.float64]
 
 ALIKE = 1e-4
 """Mixtures whose ratios differ by less than this are the same mixture."""
-MONOLINGUAL, UNIFORM, FAMILIES = "monolingual", "uniform", "families"
 JOIN = "+"
 MOST_EXACT, PER_PLAYER = 10, 12
 """Up to ten sources, all coalitions are trained unless fewer are asked for; for more sources, 12 for each."""
@@ -112,53 +111,6 @@ def read_mixtures(path: str | os.PathLike[str]) -> Mixtures:
     return replace(Mixtures.once(log.sources, named, log.notices), digest=sheet.digest)
 
 
-def controlled(asked: Sequence[str], sources: Sequence[str], languages: sm.Languages | None = None) -> Mixtures:
-    """Mixtures that are even over some of the sources.
-
-    Parameters
-    ----------
-    asked : sequence of str
-        `monolingual` (each source alone), `uniform` (all sources), `families` (each family of the languages table), or
-        a group with or without a name: `romance=fr+es`, `en+de`.
-    sources : sequence of str (M,)
-        Labels.
-    languages : Languages, optional
-        The families.
-
-    Raises
-    ------
-    UsageError
-        If a source is unknown, or `families` is asked for and no family is known.
-    """
-    groups = [group for text in asked for group in _groups(text.strip(), tuple(sources), languages)]
-    members = [(name, np.isin(np.array(sources), chosen)) for name, chosen in groups]
-    return Mixtures.once(sources, [(name, held / held.sum()) for name, held in members])
-
-
-def _groups(
-    asked: str, sources: tuple[str, ...], languages: sm.Languages | None
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(name, members) of what one word asks for; where the word is a source, it means that source."""
-    if asked == MONOLINGUAL and asked not in sources:
-        yield from ((name, (name,)) for name in sources)
-    elif asked == UNIFORM and asked not in sources:
-        yield asked, sources
-    elif asked == FAMILIES and asked not in sources:
-        known = {} if languages is None else dict(zip(languages.names, languages.family, strict=True))
-        found = dict.fromkeys(family for name in sources if (family := known.get(name)))
-        if not found:
-            raise UsageError("no family is known", hint="give a languages table that names families")
-        yield from ((family, tuple(name for name in sources if known.get(name) == family)) for family in found)
-    else:
-        name, _, members = asked.rpartition("=")
-        chosen = tuple(part.strip() for part in members.split(JOIN))
-        for one in chosen:
-            if one not in sources:
-                hint = did_you_mean(one, (*sources, MONOLINGUAL, UNIFORM, FAMILIES))
-                raise UsageError(f"{one!r} is not one of the sources", hint=hint)
-        yield name.strip() or members, chosen
-
-
 def empirical(
     asked: Sequence[str | Mixtures],
     sources: Sequence[str],
@@ -170,7 +122,8 @@ def empirical(
     Parameters
     ----------
     asked : sequence of str or Mixtures
-        `natural`, `temperature:T`, `unimax:E`, ratios (`en=0.5,de=0.5`), or mixtures that were read from a table.
+        `natural`, `uniform`, `temperature:T`, `unimax:E`, ratios (`en=0.5,de=0.5`, `en=1`), or mixtures that were read
+        from a table.
     sources : sequence of str (M,)
         Labels.
     languages : Languages, optional

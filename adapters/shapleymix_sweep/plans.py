@@ -480,6 +480,11 @@ def is_finished(run: PlannedRun, place: Path) -> bool:
         return False
 
 
+def open_runs(plan: Plan) -> list[int]:
+    """The indices of the runs that are not finished."""
+    return [index for index, run in enumerate(plan.runs) if not is_finished(run, plan.place(index))]
+
+
 def collect(states: Sequence[State]) -> sm.RunLog:
     """One run log of the finished runs of plans, in their order.
 

@@ -25,7 +25,7 @@ from types import FrameType
 from typing import BinaryIO, Literal
 
 from shapleymix.errors import ShapleyMixError, UsageError
-from shapleymix_sweep.plans import CLAIM, FAILED, LOG, OUT, Plan, PlannedRun, is_finished, result_of
+from shapleymix_sweep.plans import CLAIM, FAILED, LOG, OUT, Plan, PlannedRun, is_finished, open_runs, result_of
 
 GRACE = 60.0
 """Seconds that a program has to write a checkpoint when it is asked to end; torchrun gives its workers 30."""
@@ -218,8 +218,6 @@ def stopping(programs: Programs) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-HOPELESS = 5
-"""Runs that fail before any finishes, after which a pool gives up: the fault is the command's, not theirs."""
 PAUSE = 1.0
 """Seconds until a run that another process trains is looked at again."""
 
@@ -234,8 +232,6 @@ class Pool:
         The runs.
     retries : int
         How often a run that failed is tried again, at once.
-    keep_going : bool
-        Go on though the first five runs fail and none finishes.
     tell : callable
         Called with a sentence about each run that fails.
     progress : callable
@@ -254,7 +250,6 @@ class Pool:
 
     plan: Plan
     retries: int = 1
-    keep_going: bool = False
     tell: Callable[[str], None] = lambda text: None
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None
     programs: Programs = field(default_factory=Programs)
@@ -264,15 +259,9 @@ class Pool:
     waiting: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.finished = {index for index, run in enumerate(self.plan.runs) if is_finished(run, self.plan.place(index))}
-        self.waiting = deque(index for index in range(len(self.plan)) if index not in self.finished)
-        self._before, self._lock = len(self.finished), threading.Lock()
-
-    @property
-    def gave_up(self) -> bool:
-        """Whether the waiting runs are left alone, since the first runs failed and none finished."""
-        hopeless = len(self.finished) == self._before and len(self.failed) >= HOPELESS
-        return hopeless and not self.keep_going and bool(self.waiting)
+        self.waiting = deque(open_runs(self.plan))
+        self.finished = {*range(len(self.plan))}.difference(self.waiting)
+        self._lock = threading.Lock()
 
     def run(self, jobs: int | None = None, gpus: Sequence[str] = (), gpus_per_run: int = 1) -> None:
         """Train what waits.
@@ -308,7 +297,7 @@ class Pool:
         """One place in the pool: a run after another, until none is left."""
         while not self.programs.stopped.is_set():
             with self._lock:
-                if self.gave_up or not self.waiting:
+                if not self.waiting:
                     return
                 index = self.waiting.popleft()
             run, place = self.plan.runs[index], self.plan.place(index)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix.files import atomic_write, read_json, write_json
+from shapleymix.files import read_json, write_json
 from shapleymix.tables.mixtures import parse_mixture
 from shapleymix.tables.sheets import write_table
 from shapleymix.tables.words import parse_size
@@ -28,19 +28,16 @@ if TYPE_CHECKING:
 
 @command(
     "shapleymix import example/wandb.csv --show",
-    "shapleymix import example/wandb.csv --write-map map.toml",
-    "shapleymix import example/wandb.csv --map map.toml -o imported.csv",
+    "shapleymix import example/wandb.csv --map run=Name --map N=params --map D=tokens --map 'loss=eval/loss/{lang}' "
+    "--map 'p=w_{lang}' --map ratio_unit=percent -o imported.csv",
     "shapleymix import example/olmix --map N=30M --map D=3B --map unit=bpb --map bytes_per_token=4.2 -o swarm.csv",
 )
 @argument("sources", "SOURCE...")
-@option("--map FILE.toml|KEY=VALUE", "Which column is what; repeatable.", multiple=True)
+@option("--map KEY=VALUE", "Which column is what; repeatable.", multiple=True)
 @option("--join TABLE", "A table with one row for each run (N, ratios).", multiple=True)
 @option("--show", "List the columns, and print the command that may read them.")
-@option("--write-map FILE.toml", "Write a first map, to be edited, and stop.")
 @output("the run log (.csv, .parquet, .jsonl)")
-def import_(
-    out: Output, sources: list[str], map: list[str], join: list[str], show: bool, write_map: str | None
-) -> None:  # fmt: skip
+def import_(out: Output, sources: list[str], map: list[str], join: list[str], show: bool) -> None:
     """Read the runs that other tools keep, and write them as a run log.
 
     SOURCE is a table (CSV, Parquet, JSON), the trainer_state.json of Hugging Face, a log of Megatron, a folder of
@@ -51,17 +48,14 @@ def import_(
     stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique, weight, split, seed, tokenizer,
     learning_rate, batch_tokens; language, or name and value, of a table with a row a language or number; languages
     (other names for them); ignore; unit (nats, bits, bpb with bytes_per_token, perplexity); ratio_unit (fraction,
-    percent, weights); decimal.
+    percent, weights).
     """
-    from shapleymix_io.column_map import ColumnMap, toml_text
+    from shapleymix_io.column_map import ColumnMap
     from shapleymix_io.reading import imported, proposal
 
-    if show or write_map is not None:
+    if show:
         found = proposal(sources, map, join)
         out.note(found.notices)
-        if write_map is not None:
-            atomic_write(write_map, toml_text(found.entries), force=out.force)
-            out.note([f"wrote {write_map}: look it over, and give it as --map"])
         out.emit({"kind": "proposal", **vars(found)}, lambda: _proposal_view(found, [*sources], [*join]))
         return
     log = imported(sources, ColumnMap.of(map), join)
@@ -218,7 +212,7 @@ def _streams_view(made: Export) -> list[Part]:
     """A row for each stream."""
     rows = [
         {"stream": one.name, "weight": f"{one.weight:.6f}", "tokens": one.ratio * made.blend.asked.D,
-         "of tokens": f"{one.ratio:.6f}", "available": one.available, "epochs": made.epochs[one.source]}
-        for one in made.streams
+         "of tokens": f"{one.ratio:.6f}", "available": one.available, "epochs": made.blend.epochs[one.source]}
+        for one in made.blend.streams
     ]  # fmt: skip
     return [Table.of(rows, ("stream", "weight", "of tokens", "tokens", "available", "epochs"))]

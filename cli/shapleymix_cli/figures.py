@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from shapleymix_view.figures import DRAWN, draw
 
 import shapleymix as sm
 from shapleymix.errors import Location, SolveError, UsageError
@@ -14,9 +15,6 @@ from shapleymix_cli.console import Output
 from shapleymix_cli.fits import fit_argument, law_file, like
 from shapleymix_cli.inputs import load, load_fit, read_log, read_matrix
 
-FIGURES = (
-    "transfer", "agreement", "fit", "compare", "learning-curve", "mixture", "frontier", "design", "downstream",
-)  # fmt: skip
 AGAINST = click.Choice(["theta", "prediction"])
 
 
@@ -28,7 +26,7 @@ AGAINST = click.Choice(["theta", "prediction"])
     "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
     "shapleymix plot mixture mixture.json -o mixture.png",
 )
-@click.argument("figure", metavar="FIGURE", type=click.Choice(FIGURES))
+@click.argument("figure", metavar="FIGURE", type=click.Choice([*DRAWN]))
 @argument("files", "FILE...")
 @option("--calibrate", "For matrices: scale each column to the measured loss drop, if the table has it.")
 @option("--against KIND", "For a fit: the horizontal axis, theta or prediction.", type=AGAINST)
@@ -42,8 +40,6 @@ def plot(
 
     With --json the numbers that are drawn are printed. Needs matplotlib: pip install 'matplotlib>=3.10.7'.
     """
-    from shapleymix_view.figures import draw
-
     if out.path is None and not out.as_json:
         raise UsageError("nothing says where to draw", hint="give -o FIGURE.png, or --json for the numbers alone")
     if figure in ("transfer", "agreement"):

@@ -46,29 +46,28 @@ def _grid_options(function: Callable[..., None]) -> Callable[..., None]:
 @command(
     "shapleymix plan mixtures --n 12 --sources en,de,fr,zh,ja -N 97600 -D 2M -o plan.csv",
     "shapleymix plan mixtures example/runs.csv --n 6 --caps en=0.4 --batches 2",
-    "shapleymix plan mixtures --sources a,b,c --controlled monolingual,uniform --random 4 -o mixtures.csv",
+    "shapleymix plan mixtures --sources a,b,c --empirical uniform --empirical a=1 --random 4 -o mixtures.csv",
     options_from=lambda: (sm.problem, sm.design),
     only=("fit", "N", "D", "candidates", "region", "batches", "seed", *BOUNDS),
 )
 @argument("runs", "[LOG]...")
 @option("--n COUNT", "How many mixtures to plan next, the most informative ones.")
 @option("--sources en,de,...", "The sources, where no log and no --languages says them.")
-@option("--controlled monolingual,...", "List even mixtures: monolingual, uniform, families, en+de.")
-@option("--empirical MIX|TABLE", "List mixtures in use, such as natural or a table.", multiple=True)
+@option("--empirical MIX|TABLE", "List mixtures: natural, uniform, en=1, en=0.5,de=0.5, or a table.", multiple=True)
 @option("--random COUNT", "List this many random mixtures within the bounds.")
 @output("the runs as a run log without losses (.csv, .parquet, ...), or the design (.json)")
 def mixtures(
-    out: Output, runs: list[str], n: int | None, sources: str | None,
-    controlled: str | None, empirical: list[str], random: int | None, **keywords: Any,
+    out: Output, runs: list[str], n: int | None, sources: str | None, empirical: list[str], random: int | None,
+    **keywords: Any,
 ) -> None:  # fmt: skip
     """Plan the mixtures of the next runs: those that tell most, given the runs so far, which may be none.
 
-    Rows of LOG without any loss are runs that are planned already. With --controlled, --empirical or --random the
-    mixtures are listed instead of designed. `plan grid` makes runs of them.
+    Rows of LOG without any loss are runs that are planned already. With --empirical or --random the mixtures
+    are listed instead of designed. `plan grid` makes runs of them.
     """
     names = names_of(sources)
     if n is None:
-        _list(out, names, controlled, empirical, random, keywords)
+        _list(out, names, empirical, random, keywords)
         return
     for name in {"candidates", "region"} & keywords.keys():
         keywords[name] = read_log(out, keywords[name], losses="optional")
@@ -82,8 +81,7 @@ def mixtures(
 
 
 def _list(
-    out: Output, names: list[str] | None, controlled: str | None, empirical: Sequence[str], random: int | None,
-    keywords: Mapping[str, Any],
+    out: Output, names: list[str] | None, empirical: Sequence[str], random: int | None, keywords: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """The mixtures of all kinds that are asked for, each once, as a run log without losses."""
     from shapleymix_sweep import mixtures as made
@@ -94,15 +92,14 @@ def _list(
     from shapleymix.tables.words import parse_budget
 
     languages = keywords.get("languages")
-    if not (controlled or empirical or random):
-        raise UsageError("nothing says what to plan", hint="give --n, --controlled, --empirical or --random")
+    if not (empirical or random):
+        raise UsageError("nothing says what to plan", hint="give --n, --empirical or --random")
     sources = tuple(names or (() if languages is None else languages.names))
     if not sources:
         raise UsageError("nothing says what the sources are", hint="give --sources or --languages")
     budget = {name: parse_budget(keywords[name], name) for name in ("N", "D") if name in keywords}
     tables = [made.read_mixtures(one) if is_table_name(one) else one for one in empirical]
-    parts = [made.controlled(controlled.split(","), sources, languages)] if controlled else []
-    parts += [made.empirical(tables, sources, languages, budget.get("D"))] if tables else []
+    parts = [made.empirical(tables, sources, languages, budget.get("D"))] if tables else []
     if random:
         bounds = {name: keywords[name] for name in BOUNDS if name in keywords}
         within = partial(moved_within, polytope_of(sources, budget.get("D", 1.0), **bounds).checked())
@@ -175,12 +172,11 @@ def plan() -> click.Command:
 @option("--gpus 0,1,...", "GPUs to share among the runs, such as 0,1,2.  [default: every run sees all]")
 @option("--gpus-per-run COUNT", "GPUs of one run.", default=1)
 @option("--retries COUNT", "How often a failed run is tried again.", default=1)
-@option("--keep-going", "Continue even if the first five runs fail.")
 @option("--slurm [time=60,...]", "Submit to SLURM, with these options of sbatch; repeatable.", multiple=True, **BARE)
 @dry_run
 def launch(
-    out: Output, plan: Plan, jobs: int | None, gpus: str | None, gpus_per_run: int, retries: int, keep_going: bool,
-    slurm: Sequence[str], dry_run: bool,
+    out: Output, plan: Plan, jobs: int | None, gpus: str | None, gpus_per_run: int, retries: int, slurm: Sequence[str],
+    dry_run: bool,
 ) -> None:  # fmt: skip
     """Train the runs of PLAN that are not finished, so many at a time.
 
@@ -189,24 +185,24 @@ def launch(
     run is trained by two. Ctrl-C asks the programs to end and waits up to a minute for their checkpoints; a second
     Ctrl-C ends them at once. Exit code 1 if a run failed.
     """
-    from shapleymix_sweep.running import Pool
+    from shapleymix_sweep.plans import open_runs
 
     if dry_run:
-        left = [*Pool(plan).waiting]
+        left = open_runs(plan)
         commands = [shlex.join(plan.runs[index].words(plan.place(index))) for index in left]
         document = {"kind": "launch", "runs": len(plan), "open": left, "commands": commands}
         out.emit(document, lambda: [*map(Whole, commands), f"{len(left)} of {len(plan)} runs are to be trained"])
     elif slurm:
         _submit(out, plan, jobs, slurm)
     else:
-        _train(out, plan, (jobs, gpus.split(",") if gpus else [], gpus_per_run), retries, keep_going)
+        _train(out, plan, (jobs, gpus.split(",") if gpus else [], gpus_per_run), retries)
 
 
 def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> None:
-    from shapleymix_sweep.running import Pool
+    from shapleymix_sweep.plans import open_runs
     from shapleymix_sweep.slurm import parse_options, submit
 
-    told, left = parse_options(texts), [*Pool(plan).waiting]
+    told, left = parse_options(texts), open_runs(plan)
     tasks = submit(plan, left, jobs=jobs, options=told) if left else []
     if left and not {"time", "t"} & told.keys():
         out.warn(["no time is given, and submitit asks for 5 minutes a run: give --slurm time=MINUTES"])
@@ -215,24 +211,21 @@ def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> 
     out.emit(document, lambda: [f"{len(tasks)} of {len(plan)} runs submitted: {arrays}"])
 
 
-def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], retries: int, keep_going: bool) -> None:
+def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], retries: int) -> None:
     """Train on this machine, and say which runs failed and why."""
     from shapleymix_sweep.running import Pool
 
-    pool = Pool(plan, retries, keep_going, lambda text: out.warn([text]), out.progress or (lambda *_: None))
+    pool = Pool(plan, retries, lambda text: out.warn([text]), out.progress or (lambda *_: None))
     pool.run(*where)
     failed = [
         {"index": index, "name": plan.runs[index].name, "id": plan.runs[index].id, "reason": reason}
         for index, reason in sorted(pool.failed.items())
     ]
-    counts = {"runs": len(plan), "finished": len(pool.finished), "trained": pool.trained, "given_up": len(pool.waiting)}
+    counts = {"runs": len(plan), "finished": len(pool.finished), "trained": pool.trained}
     told = f"{len(pool.finished)} of {len(plan):,} runs finished, {pool.trained} of them now"
     logs = [f"Each run has its log.txt below {plan.folder}."] if failed else []
     shown = [Table.of(failed, ("index", "name", "reason"), words=3)] if failed else []
     out.emit({"kind": "launch", **counts, "failed": failed}, lambda: [Heading(told), *shown, *logs])
-    if pool.gave_up:
-        hint = "mend the command, and launch again; --keep-going goes on regardless"
-        out.warn([f"the first {len(failed)} runs failed, and {len(pool.waiting)} more were left alone: {hint}"])
     if failed:
         click.get_current_context().exit(DATA_SAY_NO)
 

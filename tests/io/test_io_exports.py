@@ -57,7 +57,7 @@ def test_documents_drawn_by_the_weights_make_the_shares_of_tokens(given: list[tu
     p = dict(zip(map("s{}".format, range(len(given))), exact([ratio for ratio, _ in given]), strict=True))
     lengths = dict(zip(p, (length for _, length in given), strict=True))
     found = export(p, "hf", mean_tokens=lengths)
-    tokens = np.array([one.weight * lengths[one.name] for one in found.streams])
+    tokens = np.array([one.weight * lengths[one.name] for one in found.blend.streams])
     assert tokens / tokens.sum() == pytest.approx(list(p.values()), rel=1e-9)
     assert math.fsum(found.config["probabilities"]) == 1.0
 
@@ -66,11 +66,11 @@ def test_documents_drawn_by_the_weights_make_the_shares_of_tokens(given: list[tu
 def test_every_format_has_the_epochs_the_tokens_and_no_zeros(form: str) -> None:
     found = export({**THREE, "zh": 0.0}, form, paths=SUPPLY, D="1B")
     assert found.blend.p == THREE
-    assert found.epochs == pytest.approx({"en": 1.25, "de": 0.3, "fi": 2.0})
-    assert math.fsum(one.weight for one in found.streams) == 1.0
+    assert found.blend.epochs == pytest.approx({"en": 1.25, "de": 0.3, "fi": 2.0})
+    assert math.fsum(one.weight for one in found.blend.streams) == 1.0
     assert "zh" not in found.text
     expected = np.array([0.5 / 800, 0.3 / 400, 0.2 / 200] if form in DOCUMENTS else [0.5, 0.3, 0.2])
-    assert [one.weight for one in found.streams] == pytest.approx(expected / expected.sum())
+    assert [one.weight for one in found.blend.streams] == pytest.approx(expected / expected.sum())
     document = json.loads(json.dumps(found.to_document(), allow_nan=False))
     assert (document["mixture"], document["tokens"]["en"], document["D"]) == (THREE, 5e8, 1e9)
 
@@ -142,14 +142,10 @@ def test_both_phases_of_a_begun_run_read_what_the_whole_mixture_asks(form: str) 
         export(THREE, form, paths=PATHS, batch_tokens=1)
 
 
-def test_splits_go_where_there_is_a_place_for_them() -> None:
+def test_paths_of_validation_are_not_trained_on() -> None:
     rows = table(language=[*THREE, "en"], path=["a", "b", "c", "v"], split=["", "", "", "valid"])
-    lists = json.loads(export(THREE, "megatron", paths=rows).text)
-    assert lists == {"train": ["0.5", "a", "0.3", "b", "0.2", "c"], "valid": ["1.0", "v"], "test": None}
-    data = export(THREE, "levanter", paths=rows)
-    assert data.config["data"]["configs"]["en"] == {"train_urls": ["a"], "validation_urls": ["v"]}
-    assert data.config["data"]["configs"]["de"] == {"train_urls": ["b"]}
-    assert any("valid" in one for one in export(THREE, "nanotron", paths=rows).notes)
+    with pytest.raises(sm.DataError, match="split"):
+        export(THREE, "megatron", paths=rows)
 
 
 def test_a_ratio_is_divided_among_the_paths_of_a_language_by_their_tokens() -> None:
@@ -158,9 +154,9 @@ def test_a_ratio_is_divided_among_the_paths_of_a_language_by_their_tokens() -> N
     found = export(half, "megatron", paths=paths, D=1e9)
     weights, names = map(float, found.text.split()[::2]), found.text.split()[1::2]
     assert ([*weights], names) == (pytest.approx([0.3, 0.1, 0.6]), ["a", "b", "c"])
-    assert found.epochs == pytest.approx({"en": 1.0, "de": 0.6}), "every path of a language is seen equally often"
-    assert math.fsum(one.weight for one in found.streams) == 1.0
-    assert export(half, "olmo-core", paths=paths, D=1e9).streams[0].paths == ("a", "b")
+    assert found.blend.epochs == pytest.approx({"en": 1.0, "de": 0.6}), "every path of a language is seen equally often"
+    assert math.fsum(one.weight for one in found.blend.streams) == 1.0
+    assert export(half, "olmo-core", paths=paths, D=1e9).blend.streams[0].paths == ("a", "b")
     unknown = paths.with_columns(available_tokens=pl.Series([3e8, None, 1e9]))
     with pytest.raises(sm.DataError, match="en"):
         export(half, "megatron", paths=unknown)
@@ -169,7 +165,7 @@ def test_a_ratio_is_divided_among_the_paths_of_a_language_by_their_tokens() -> N
 def test_documents_of_several_paths_have_the_mean_of_all() -> None:
     """3e8 tokens of 300 and 1e8 of 100 are a million documents each: 200 tokens a document."""
     paths = table(language=["en", "en"], path=["a", "b"], available_tokens=[3e8, 1e8], mean_tokens=[300, 100])
-    assert export({"en": 1.0}, "hf", paths=paths).streams[0].mean_tokens == pytest.approx(200)
+    assert export({"en": 1.0}, "hf", paths=paths).blend.streams[0].mean_tokens == pytest.approx(200)
 
 
 @pytest.mark.parametrize("form", DOCUMENTS)
@@ -181,7 +177,7 @@ def test_draws_without_lengths_are_told(form: str) -> None:
     assert told == (not FORMATS[form].draws.packed)
     one_for_all = export(THREE, form, mean_tokens=2048, paths=PATHS)
     assert not one_for_all.notices
-    assert [one.weight for one in one_for_all.streams] == [0.5, 0.3, 0.2]
+    assert [one.weight for one in one_for_all.blend.streams] == [0.5, 0.3, 0.2]
 
 
 def test_samples_of_an_epoch_are_those_of_the_run() -> None:
@@ -282,7 +278,7 @@ def test_what_cannot_be_is_refused(mixture: Any, form: str, options: dict[str, A
 
 
 def test_every_fault_of_a_table_of_paths_at_once(tmp_path: Path) -> None:
-    rows = ["language,path,available_tokens,split", "en,a,5x,", ",b,1,", "de,a,1,", "fi,,1,", "fr,c,-1,trian"]
+    rows = ["language,path,available_tokens,mean_tokens", "en,a,5x,", ",b,1,", "de,a,1,", "fi,,1,", "fr,c,-1,0"]
     (tmp_path / "paths.csv").write_text("\n".join(rows) + "\n")
     with pytest.raises(sm.DataError) as caught:
         export(THREE, "hf", paths=tmp_path / "paths.csv")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_tools import Run
-from shapleymix_sweep.mixtures import Mixtures, coalitions, controlled, empirical, random_mixtures, read_mixtures
+from shapleymix_sweep.mixtures import Mixtures, coalitions, empirical, random_mixtures, read_mixtures
 from shapleymix_sweep.plans import Plan, grid, read_plan
 
 import shapleymix as sm
@@ -51,29 +51,17 @@ def test_many_players_are_sampled_so_that_values_can_be_estimated():
         coalitions(FIVE, samples=4)
 
 
-def test_controlled_mixtures_are_even_over_what_they_name(fixtures: Path):
-    languages = sm.read_languages(fixtures / "multilingual5_languages.csv")
-    found = controlled(["monolingual", "uniform", "families", "romance=fr", "en+zh"], FIVE, languages)
-    by_name = dict(zip(found.names, found.p.tolist(), strict=True))
-    assert by_name["de"] == [0, 1, 0, 0, 0]
-    assert by_name["uniform"] == pytest.approx([0.2] * 5)
-    assert by_name["Germanic"] == [0.5, 0.5, 0, 0, 0]
-    assert by_name["en+zh"] == [0.5, 0, 0, 0.5, 0]
-    assert "romance" not in by_name, "it is fr once more"
-    for wrong in ("en+xx", "families"):
-        with pytest.raises(UsageError):
-            controlled([wrong], FIVE)
-
-
 def test_empirical_mixtures_are_those_in_use(fixtures: Path):
     languages = sm.read_languages(fixtures / "multilingual5_languages.csv")
     table = read_mixtures(fixtures / "multilingual5_runs.csv")
-    found = empirical(["natural", "temperature:2", "en=0.5,de=0.5", table], FIVE, languages)
+    named = ["natural", "temperature:2", "uniform", "zh=1", "zh=100%", "en=0.5,de=0.5"]
+    found = empirical([*named, table], FIVE, languages)
     tokens = languages.available_tokens[[languages.names.index(name) for name in FIVE]]
     np.testing.assert_allclose(found.p[0], tokens / tokens.sum())
     np.testing.assert_allclose(found.p[1], np.sqrt(tokens) / np.sqrt(tokens).sum())
     assert len(table) == len(set(sm.read_runs(fixtures / "multilingual5_runs.csv").mixture_keys))
-    assert len(found) == 3 + len(table)
+    assert found.p[2:4].tolist() == [pytest.approx([0.2] * 5), [0, 0, 0, 1, 0]]
+    assert len(found) == 3 + len(table), "uniform and zh alone are in the table, and listed once"
     with pytest.raises(UsageError):
         empirical(["unimax:1"], FIVE, languages)
 
@@ -240,7 +228,7 @@ def test_a_file_that_holds_no_plan_is_refused(tmp_path: Path, text: str | None):
 
 def test_listed_mixtures_become_a_grid_of_runs(run: Run, fixtures: Path):
     drawn = ("--random", 5, "--floors", "0.05")
-    words = ("--controlled", "monolingual,uniform,families", "--empirical", "natural", *drawn)
+    words = ("--empirical", "uniform", "--empirical", "en=1", "--empirical", "natural", *drawn)
     languages = str(fixtures / "multilingual5_languages.csv")
     made = run("plan", "mixtures", "--languages", languages, *words, "-o", "mix.csv")
     assert made.code == 0, made.err
@@ -255,6 +243,6 @@ def test_listed_mixtures_become_a_grid_of_runs(run: Run, fixtures: Path):
     assert {one.name for one in plan.runs} == set(table.names)
 
 
-@pytest.mark.parametrize(("words", "code"), [("--random 3 --caps a=.4", 0), ("--controlled c", 2)])
+@pytest.mark.parametrize(("words", "code"), [("--random 3 --caps a=.4", 0), ("--empirical c=1", 2)])
 def test_what_is_asked_of_listed_mixtures_must_fit(run: Run, words: str, code: int):
     assert run(f"plan mixtures --sources a,b {words}").code == code

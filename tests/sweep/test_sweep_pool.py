@@ -17,7 +17,7 @@ import pytest
 from cli_tools import Run
 from shapleymix_sweep.mixtures import coalitions
 from shapleymix_sweep.plans import grid, read_plan, state_of
-from shapleymix_sweep.running import HOPELESS, Pool, Programs, attempt
+from shapleymix_sweep.running import Pool, Programs, attempt
 from sweep_tools import check_log, counts, game_plan, programs, running, wait_for
 
 from shapleymix.errors import UsageError
@@ -41,21 +41,19 @@ def test_a_plan_is_trained_once_and_collected(run: Run, tmp_path: Path):
     check_log(Path("log.csv"), plan)
 
 
-def test_a_failed_run_is_tried_again_before_the_sweep_gives_up(tmp_path: Path):
+def test_a_failed_run_is_tried_again_at_once(tmp_path: Path):
     plan = game_plan(tmp_path, "--fail 1", sources=THREE)
     pool = Pool(plan, retries=1)
     pool.run(jobs=2)
-    assert (pool.trained, pool.failed, pool.gave_up) == (7, {}, False)
+    assert (pool.trained, pool.failed) == (7, {})
     assert counts(plan, "starts") == [2] * 7
 
 
-@pytest.mark.parametrize("keep_going", [False, True])
-def test_a_sweep_whose_first_runs_fail_is_given_up(run: Run, tmp_path: Path, keep_going: bool):
+def test_runs_that_fail_are_named_with_their_reasons(run: Run, tmp_path: Path):
     plan = game_plan(tmp_path, "--fail 9", sources=THREE)
-    found = run("launch plan.jsonl --retries 1 --json" + (" --keep-going" if keep_going else ""))
-    tried = 7 if keep_going else HOPELESS
-    assert (found.code, len(found.document["failed"]), found.document["given_up"]) == (1, tried, 7 - tried)
-    assert counts(plan, "starts") == [2] * tried + [0] * (7 - tried)
+    found = run("launch plan.jsonl --retries 1 --json")
+    assert (found.code, len(found.document["failed"])) == (1, 7)
+    assert counts(plan, "starts") == [2] * 7
     assert found.document["failed"][0]["reason"] == "exit code 3: out of memory"
     assert "out of memory" in found.err, "it is said when it happens"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -40,10 +39,11 @@ def prefixes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(folder / name) for name in (*LANGUAGES, "ja")}
 
 
-def drawn(config: dict[str, object], split: int, samples: int) -> Counter[str]:
-    """Samples of each language in a split that Megatron builds."""
-    sizes = tuple(samples if place == split else 0 for place in range(3))
+def drawn(blend: object) -> Counter[str]:
+    """Samples of each language that Megatron trains on."""
     settings = GPTDatasetConfig(
+        blend=blend,
+        split="1,0,0",
         random_seed=1,
         sequence_length=LENGTH,
         tokenizer=NoTokenizer(),
@@ -51,12 +51,11 @@ def drawn(config: dict[str, object], split: int, samples: int) -> Counter[str]:
         reset_attention_mask=False,
         eod_mask_loss=False,
         create_attention_mask=False,
-        **config,
     )
-    built = BlendedMegatronDatasetBuilder(GPTDataset, sizes, lambda: True, settings).build()[split]
-    assert len(built) >= samples
+    built = BlendedMegatronDatasetBuilder(GPTDataset, (SAMPLES, 0, 0), lambda: True, settings).build()[0]
+    assert len(built) >= SAMPLES
     first = {place: int(built.datasets[place][0]["tokens"][0]) for place in range(len(built.datasets))}
-    return Counter(LANGUAGES[first[place] - 1] for place in built.dataset_index[:samples].tolist())
+    return Counter(LANGUAGES[first[place] - 1] for place in built.dataset_index[:SAMPLES].tolist())
 
 
 def test_the_argument_file_makes_the_mixture(prefixes: dict[str, str], tmp_path: Path) -> None:
@@ -65,21 +64,4 @@ def test_the_argument_file_makes_the_mixture(prefixes: dict[str, str], tmp_path:
     words = (tmp_path / "blend.txt").read_text().split()  # as --data-args-path is read
     blend = get_blend_from_list(words)
     assert [list(part) for part in blend] == found.config["blend"]
-    check_shares(drawn({"blend": blend, "split": "1,0,0"}, 0, SAMPLES))
-
-
-def test_every_split_has_its_own_file_and_the_same_ratios(prefixes: dict[str, str], tmp_path: Path) -> None:
-    names = list(LANGUAGES)
-    rows = [(name, prefixes[name], "train") for name in names]
-    links = {name: str(tmp_path / f"valid-{name}") for name in names}
-    for name, link in links.items():
-        for ending in (".bin", ".idx"):
-            Path(link + ending).symlink_to(prefixes[name] + ending)
-    rows += [(name, links[name], "valid") for name in names]
-    table = [dict(zip(("language", "path", "split"), row, strict=True)) for row in rows]
-    written("megatron", tmp_path, "blends.json", paths=table)
-    lists = json.loads((tmp_path / "blends.json").read_text())  # as --per-split-data-args-path is read
-    assert list(lists) == ["train", "valid", "test"]
-    blends = [get_blend_from_list(lists[split]) for split in lists]
-    for split in (0, 1):
-        check_shares(drawn({"blend_per_split": blends}, split, SAMPLES))
+    check_shares(drawn(blend))
