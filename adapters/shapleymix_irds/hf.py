@@ -310,10 +310,9 @@ class IRDSTrainerMixin(Base):
         return super().prediction_step(model, inputs, *args, **kwargs)
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """What is logged of training tells the evaluations so far, and the share of time that they added."""
+        """What is logged of training tells the evaluations so far."""
         if self.tracker is not None and "loss" in logs:
             logs["irds_evaluations"] = float(self.tracker.ledger.count)
-            logs |= {"irds_overhead": self.tracker.overhead} if math.isfinite(self.tracker.overhead) else {}
         super().log(logs, *args, **kwargs)
 
     def _set_signature_columns_if_needed(self) -> None:

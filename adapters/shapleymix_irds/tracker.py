@@ -51,7 +51,7 @@ from shapleymix_irds.ledger import (
     read_state,
     transfer_matrix,
 )
-from shapleymix_irds.schedule import Options, Schedule, Stopwatch, check_settings
+from shapleymix_irds.schedule import Options, Schedule, check_settings
 from shapleymix_irds.step import Call, Pending, close
 from shapleymix_irds.world import Arrangement, World, check_averaged, isolated, local, non_embedding
 
@@ -125,7 +125,7 @@ class IRDS:
         columns = 0 if exact else self.options.side
         loss = None if loss_fn is None else checked(loss_fn, "validation")
         self.engine = Engine(model, self.world, languages, self.validation, columns, arrangement, loss)
-        self.ledger, self.losses, self.clock = Ledger(len(languages)), Losses(), Stopwatch()
+        self.ledger, self.losses = Ledger(len(languages)), Losses()
         self.log = EvaluationLog(out, languages) if out is not None and self.world.main else None
         self.pending: Pending | None = None
         self.following: Following | None = None
@@ -318,7 +318,7 @@ class IRDS:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
         self.engine.check()
-        with self.clock.measurement(), isolated(self.model, evaluating=True):
+        with isolated(self.model, evaluating=True):
             world, count = self.world, self.options.measure_sequences
             pieces = self.validation.fixed(count, world.rank, world.size, world.device)
             losses = measure_losses(checked(loss_fn, "measure"), pieces, len(self.languages), world).numpy()
@@ -330,7 +330,6 @@ class IRDS:
         if unknown := sorted(set(losses).difference(self.languages)):
             raise LanguageError(f"a measured loss of an unknown language {unknown[0]!r}")
         self.losses.record(losses)
-        self.clock.restart()
 
     def matrix(self, kind: Kind = "calibrated") -> TransferMatrix:
         """The SV matrix so far, with standard errors and provenance.
@@ -358,11 +357,6 @@ class IRDS:
         """Sum of each column of raw phi over the measured drop of that validation loss (K,); NaN if unknown."""
         return efficiency(self.ledger.phi, self.losses.drop(self.languages))
 
-    @property
-    def overhead(self) -> float:
-        """Measured share of time added so far, with measuring losses; NaN before a plain and an evaluated step."""
-        return float("nan") if self.schedule is None else self.clock.overhead(self.schedule.every)
-
     def provenance(self) -> dict[str, Any]:
         """How the values came about, as the SV matrix carries it."""
         run: dict[str, Any] = {"N": non_embedding(self.model), "D": self.tokens, "steps": self.steps}
@@ -383,7 +377,6 @@ class IRDS:
             raise TrackerError(f"step {self.pending.step} is not committed, so that it cannot be checkpointed")
         if self.log is not None:
             self.log.flush()
-        self.clock.restart()
         document = {
             "version": VERSION,
             "settings": self.engine.settings(self.options),
@@ -449,7 +442,6 @@ class IRDS:
         """One call of a step; where the step is evaluated, what is seen of it. The first call of all is looked at."""
         first, self.seen_first_call = not self.seen_first_call, True
         self._prepare(loss_fn, call.total)
-        self.clock.begin()
         if self.pending is None:
             self.pending = Pending(call, self.evaluates(call.step), self.engine.groups)
         else:
@@ -549,7 +541,6 @@ class IRDS:
         self.pending = None
         self.engine.release()
         self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
-        self.clock.lap(pending.evaluated)
 
     def drop(self) -> None:
         """The step that is under way is left out."""

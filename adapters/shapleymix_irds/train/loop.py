@@ -337,7 +337,6 @@ class Run:
             "tokens_per_second": speed,
             "mfu": speed * outputs.flops_of_a_token(self.shape, settings.seq) / peak,
             "peak_memory": outputs.peak_memory(world.device),
-            "irds_overhead": math.nan if self.tracker is None else float(self.tracker.overhead),
         }
         if self.metrics is not None:
             self.metrics.step(numbers)
@@ -374,9 +373,8 @@ class Run:
                 faults.append(Fault(f"there is no {name}: {error.message}", hint="train for longer, or evaluate more"))
                 continue
             if kind == "calibrated":
-                ratios, more = tracker.efficiency, tracker.overhead  # no time where nothing was left to train
+                ratios = tracker.efficiency
                 told = f"{facts['evaluations']} evaluations, 1 step of {facts['every']}"
-                told += f"; {more:+.1%} time" if more == more else ""
                 self._say(f"IRDS: {told}; efficiency {ratios.min():.2g} to {ratios.max():.2g}")
         return faults
 
