@@ -168,10 +168,8 @@ def arrangement_of(model: nn.Module) -> Arrangement:
     device = local(next(iter(parameters.values()))).device
     parts = World.of(group, device)
     whole = {name for name, each in parameters.items() if not layers.param_is_not_tensor_parallel_duplicate(each)}
-    scattered = bool(getattr(getattr(model, "ddp_config", None), "use_distributed_optimizer", False))
     return Arrangement(
         tokens_first=True,
-        scattered=scattered,
         tensor_parallel=parts if parts.size > 1 else None,
         copies=frozenset(whole),
     )

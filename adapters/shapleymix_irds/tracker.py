@@ -53,7 +53,7 @@ from shapleymix_irds.ledger import (
 )
 from shapleymix_irds.schedule import Options, Schedule, check_settings
 from shapleymix_irds.step import Call, Pending, close
-from shapleymix_irds.world import Arrangement, World, check_averaged, isolated, local, non_embedding
+from shapleymix_irds.world import Arrangement, World, isolated, local, non_embedding
 
 EngineName = Literal["auto", "sketch", "exact"]
 EXACT = 2**22  # numbers of exact gradients by group that "auto" holds
@@ -527,8 +527,6 @@ class IRDS:
 
     def _evaluation(self, pending: Pending, rates: Rates) -> Evaluation:
         assert self.schedule is not None
-        if not self.engine.arrangement.scattered:
-            check_averaged(self.engine.parameters, self.world, pending.step)
         return close(pending, self.engine, rates, float(self.schedule.every))
 
     def _book(self, pending: Pending, rates: Rates) -> None:
