@@ -38,11 +38,10 @@ from shapleymix_irds.batch import (
     trained,
 )
 from shapleymix_irds.engine import Engine, Watched
-from shapleymix_irds.errors import LanguageError, NonFiniteError, TrackerError
+from shapleymix_irds.errors import LanguageError, TrackerError
 from shapleymix_irds.following import Following, Rates, numbered, unwrapped
 from shapleymix_irds.ledger import (
     VERSION,
-    Evaluation,
     EvaluationLog,
     Kind,
     Ledger,
@@ -500,7 +499,7 @@ class IRDS:
                 if following.may_skip:
                     self.next_step = pending.step  # it may be skipped, and its number come again
             elif not following.skipped:
-                self._book_followed(pending)
+                self._book(pending, following.rates(self.engine.parameters, pending.step))
                 self._end(pending)
             self.drop()
 
@@ -509,28 +508,14 @@ class IRDS:
         pending, following = self.pending, self.following
         if pending is not None and following is not None and not following.skipped:
             if pending.evaluated:
-                self._book_followed(pending)
+                self._book(pending, following.rates(self.engine.parameters, pending.step))
             self._end(pending)
             self.next_step -= again
         self.drop()
 
-    def _book_followed(self, pending: Pending) -> None:
-        assert self.following is not None
-        parameters = self.engine.parameters
-        try:
-            rates = self.following.rates(parameters, pending.step)
-        except NonFiniteError:
-            ones = dict.fromkeys(parameters, 1.0)
-            self._evaluation(pending, Rates(ones, ones))  # which may tell the language
-            raise
-        self._book(pending, rates)
-
-    def _evaluation(self, pending: Pending, rates: Rates) -> Evaluation:
-        assert self.schedule is not None
-        return close(pending, self.engine, rates, float(self.schedule.every))
-
     def _book(self, pending: Pending, rates: Rates) -> None:
-        self.ledger.add(evaluation := self._evaluation(pending, rates))
+        assert self.schedule is not None
+        self.ledger.add(evaluation := close(pending, self.engine, rates, float(self.schedule.every)))
         if self.log is not None:
             self.log.add(evaluation)
 
