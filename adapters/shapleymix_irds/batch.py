@@ -189,7 +189,6 @@ class ValidationSet:
         for name in languages:
             if not rows(val[name][0]) == len(val[name][1]) > 0:
                 raise TrackerError(f"validation x and y of language {name!r} are empty, or differ in length")
-        self.languages = tuple(languages)
         self.parts, self.options = [val[name] for name in languages], options
 
     @property
@@ -202,12 +201,6 @@ class ValidationSet:
         counts = [min(self._count(ranks), rows(x)) for x, _ in self.parts]
         tokens = sum(count * y[0].numel() for count, (_, y) in zip(counts, self.parts, strict=True))
         return tokens / sum(counts) * -(-sum(counts) // ranks)
-
-    def facts(self) -> dict[str, Any]:
-        """What the SV matrix says of how validation losses were measured."""
-        pool = {name: rows(x) for name, (x, _) in zip(self.languages, self.parts, strict=True)}
-        told = {"evaluation": self.options.val_sequences, "set": pool}
-        return {"validation": "rotating set", "validation_sequences": told}
 
     def sample(self, device: torch.device) -> Piece:
         """A few sequences to look at the model with."""

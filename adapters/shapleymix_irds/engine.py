@@ -132,12 +132,6 @@ class Engine:
         names = sorted(self.coverage.per_language)
         return f"a pass a language for {', '.join(names)}" if names else None
 
-    def facts(self) -> dict[str, Any]:
-        """What the SV matrix says of how gradients were measured."""
-        found: dict[str, Any] = {"engine": self.name, "mode": "plain gradients"}
-        found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
-        return found | ({"fallback": self.fallback} if self.fallback else {})
-
     def settings(self, options: Options) -> dict[str, Any]:
         """What must not change over a resume."""
         own = {"languages": list(self.languages), "validation": self.validation is not None}

@@ -360,7 +360,7 @@ class IRDS:
         """How the values came about, as the SV matrix carries it."""
         run: dict[str, Any] = {"N": non_embedding(self.model), "D": self.tokens, "steps": self.steps}
         run |= {"every": self.schedule and self.schedule.every, "seed": self.options.seed}
-        return run | self.engine.facts()
+        return run | {"engine": self.engine.name}
 
     def state_dict(self) -> dict[str, str]:
         """State for the model's checkpoint: one JSON string under "irds" (the Stateful protocol of DCP).

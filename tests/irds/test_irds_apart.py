@@ -52,7 +52,7 @@ def test_rows_in_another_order_take_passes() -> None:
     """Taken for sequences in front, they gave a training gradient that was wrong by nine tenths."""
     _, tracker = made(Swapped)
     assert max(compared(tracker, *batch((3, 2, 4, 1)))) < 1e-10
-    assert tracker.provenance()["fallback"] == "a pass a language for head.weight, norm.weight"
+    assert tracker.engine.fallback == "a pass a language for head.weight, norm.weight"
 
 
 @pytest.mark.parametrize("engine", ["sketch", "exact"])

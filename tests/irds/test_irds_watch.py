@@ -123,7 +123,6 @@ def test_inputs_may_be_dictionaries_of_ragged_lengths(val: Any) -> None:
     tracker.backward(loss_fn, {"ids": x, "mask": x >= 0}, y, lang, step=0)
     tracker.commit(lr=1.0)
     assert relative(tracker.ledger.phi, naive_gram(model, plain, x, y, lang, short)) < 1e-10
-    assert tracker.provenance()["validation_sequences"]["set"] == dict.fromkeys(LANGUAGES, 3), "2 were the inputs"
 
 
 def test_without_a_backward_pass_or_a_loss_for_validation_watch_says_so(val: Any) -> None:
