@@ -195,13 +195,7 @@ class Following:
         """From now on `ready` is called with the number of an optimiser that is about to take a step."""
         for number, optimizer in enumerate(self.optimizers):
 
-            def before(
-                optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object], n: int = number
-            ) -> None:
-                if any(value is not None for value in (*args[1:], *kwargs.values())):
-                    hint = "run the backward pass before `optimizer.step()`, or call `commit` yourself"
-                    told = "optimizer.step is given a closure, which differentiates after `follow` has looked"
-                    raise TrackerError(told, hint=hint)
+            def before(*_: object, n: int = number) -> None:
                 ready(n)
 
             uncompiled: Any = torch.compiler.disable(before)  # where the optimiser's step is compiled

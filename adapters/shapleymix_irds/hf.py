@@ -401,12 +401,12 @@ def _fused_losses(model: nn.Module, watched: Watched) -> Iterator[None]:
 
 
 def _check(trainer: Trainer, irds: IRDSArguments) -> None:
-    """Refuse by name what no tracker sees into, and take the kind of checkpointing that it does.
+    """Refuse by name what no tracker sees into.
 
     Raises
     ------
     CoverageError
-        Under DeepSpeed, DataParallel, meshes that are not data parallel, and reentrant checkpointing.
+        Under DeepSpeed, DataParallel and meshes that are not data parallel.
     TrackerError
         If ranks take means of their own and there are no validation examples.
     """
@@ -423,9 +423,3 @@ def _check(trainer: Trainer, irds: IRDSArguments) -> None:
         if getattr(mesh, f"{axis}_enabled", False):
             hint = "measure a run that is data parallel only (DDP, FSDP2 or HSDP)"
             raise CoverageError(f"the trainer's mesh has an axis {axis!r}", hint=hint)
-    if trainer.args.gradient_checkpointing:
-        given: Any = trainer.args.gradient_checkpointing_kwargs or {}
-        if given.get("use_reentrant"):
-            hint = "leave out use_reentrant=True from gradient_checkpointing_kwargs, as PyTorch advises"
-            raise CoverageError("reentrant checkpointing hides what the loss depends on", hint=hint)
-        trainer.args.gradient_checkpointing_kwargs = {"use_reentrant": False, **given}

@@ -288,9 +288,8 @@ class IRDS:
         Raises
         ------
         TrackerError
-            If a trained parameter is in no group of theirs, or in two. Later, by `optimizer.step()`: if it is given a
-            closure, or gradients were changed otherwise than by one factor for all of a parameter group since the
-            backward pass.
+            If a trained parameter is in no group of theirs, or in two. Later, by `optimizer.step()`: if gradients were
+            changed otherwise than by one factor for all of a parameter group since the backward pass.
         """
         if self.following is not None or self.pending is not None or not optimizers:
             raise TrackerError("call `follow` once, with all optimisers, and between two steps")
