@@ -13,7 +13,6 @@ Legend: B examples become R rows of S tokens; R = B where examples are padded, R
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -269,13 +268,6 @@ class IRDSTrainerMixin(Base):
             self.tracker.load_state_dict(saved)
         self.tracker.follow(optimizer)
 
-    def measure(self) -> None:
-        """Measure the validation losses now, and log the efficiency ratios."""
-        if self.tracker is not None:
-            self.tracker.measure(causal_loss(self.tracker.model))
-            ratios = zip(self.tracker.languages, self.tracker.efficiency.tolist(), strict=True)
-            self.log({f"irds_efficiency_{name}": ratio for name, ratio in ratios if math.isfinite(ratio)})
-
     def training_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Tensor:
         """One forward and backward pass, watched."""
         lang = inputs.pop(KEY, None)
@@ -308,12 +300,6 @@ class IRDSTrainerMixin(Base):
         """Evaluation takes no language."""
         inputs.pop(KEY, None)
         return super().prediction_step(model, inputs, *args, **kwargs)
-
-    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """What is logged of training tells the evaluations so far."""
-        if self.tracker is not None and "loss" in logs:
-            logs["irds_evaluations"] = float(self.tracker.ledger.count)
-        super().log(logs, *args, **kwargs)
 
     def _set_signature_columns_if_needed(self) -> None:
         """`remove_unused_columns` leaves the language."""
@@ -361,12 +347,9 @@ class IRDSCallback(TrainerCallback, ExportableState):
         self.trainer.start_tracking()
 
     def on_evaluate(self, *_: object, metrics: dict[str, float], **__: object) -> None:
-        """Measure the loss drop so far; without validation sequences take it from evaluation sets by language."""
+        """Without validation sequences take the loss drop from evaluation sets by language."""
         tracker = self.trainer.tracker
-        if tracker is None:
-            return
-        if tracker.validation is not None:
-            self.trainer.measure()
+        if tracker is None or tracker.validation is not None:
             return
         keys = {name: f"eval_{name}_loss" for name in tracker.languages}
         self.found |= {name: metrics[key] for name, key in keys.items() if key in metrics}
@@ -379,8 +362,8 @@ class IRDSCallback(TrainerCallback, ExportableState):
         tracker = self.trainer.tracker
         if tracker is not None and tracker.steps > 0:
             tracker.unfollow()
-            if tracker.validation is not None:
-                self.trainer.measure()
+            if tracker.validation is not None and tracker.engine.loss_fn is not None:
+                tracker.measure(tracker.engine.loss_fn)
             save_matrices(tracker, self.trainer.results)
 
 
