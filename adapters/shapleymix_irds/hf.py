@@ -27,6 +27,7 @@ from torch.optim import Optimizer
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
+from shapleymix.errors import caution
 from shapleymix_irds.batch import Inputs, LossFn, language_indices
 from shapleymix_irds.engine import Watched
 from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
@@ -364,7 +365,8 @@ class IRDSCallback(TrainerCallback, ExportableState):
             tracker.unfollow()
             if tracker.validation is not None and tracker.engine.loss_fn is not None:
                 tracker.measure(tracker.engine.loss_fn)
-            save_matrices(tracker, self.trainer.results)
+            faults = save_matrices(tracker, self.trainer.results)
+            caution(map(str, faults if tracker.world.main else ()))  # an error would cost the trained model
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
+from shapleymix.errors import caution
 from shapleymix_irds.batch import Inputs, Sequences, length
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.following import squares
@@ -101,7 +102,8 @@ class IRDSCallback(Callback):
         if tracker.engine.loss_fn is not None and tracker.steps:
             tracker.measure(tracker.engine.loss_fn)
         if self.out is not None and tracker.ledger.count:
-            save_matrices(tracker, Path(self.out))
+            faults = save_matrices(tracker, Path(self.out))
+            caution(map(str, faults if tracker.world.main else ()))  # an error would cost the trained model
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Leave the watch, so that nothing else is watched."""

@@ -46,7 +46,6 @@ from shapleymix_irds.ledger import (
     Kind,
     Ledger,
     Losses,
-    efficiency,
     read_state,
     transfer_matrix,
 )
@@ -349,11 +348,6 @@ class IRDS:
         matrix = self.matrix(kind)
         if self.world.main:
             matrix.write(path, force=force)
-
-    @property
-    def efficiency(self) -> NDArray[np.float64]:
-        """Sum of each column of raw phi over the measured drop of that validation loss (K,); NaN if unknown."""
-        return efficiency(self.ledger.phi, self.losses.drop(self.languages))
 
     def provenance(self) -> dict[str, Any]:
         """How the values came about, as the SV matrix carries it."""
