@@ -52,9 +52,8 @@ class IRDSArguments:
     ----------
     languages : sequence of str
         Names of the K languages.
-    val : mapping of str to Examples, optional
-        Validation examples of each language, with `input_ids` (and `labels`, else every token is a label). None:
-        validation-free, for data that are seen once.
+    val : mapping of str to Examples
+        Validation examples of each language, with `input_ids` (and `labels`, else every token is a label).
     column : str
         The column of the training examples with the language: a name or number for an example, or a list with one for
         each token of packed examples.
@@ -63,7 +62,7 @@ class IRDSArguments:
     """
 
     languages: Sequence[str]
-    val: Mapping[str, Examples] | None = None
+    val: Mapping[str, Examples]
     column: str = "lang"
     every: int | Literal["auto"] = "auto"
     engine: EngineName = "auto"
@@ -170,7 +169,7 @@ def label_tokens(example: Example, column: str = "lang") -> dict[str, list[Any]]
 # -- validation ----------------------------------------------------------------------------------------------------
 
 
-def validation_of(val: Mapping[str, Examples] | None) -> dict[str, tuple[Inputs, Tensor]] | None:
+def validation_of(val: Mapping[str, Examples]) -> dict[str, tuple[Inputs, Tensor]]:
     """Padded sequences and labels of each language.
 
     Raises
@@ -178,7 +177,7 @@ def validation_of(val: Mapping[str, Examples] | None) -> dict[str, tuple[Inputs,
     TrackerError
         If an example has no tokens.
     """
-    return None if val is None else {name: _sequences(list(examples), name) for name, examples in val.items()}
+    return {name: _sequences(list(examples), name) for name, examples in val.items()}
 
 
 def _sequences(examples: list[Example], language: str) -> tuple[dict[str, Tensor], Tensor]:
@@ -231,7 +230,7 @@ class IRDSTrainerMixin(Base):
         self.tracker: IRDS | None = None
         self.step_tokens: int | None = None
         super().__init__(*args, **kwargs)
-        _check(self, irds)
+        _check(self)
         self.validation = validation_of(irds.val)
         self.data_collator: Any = LanguageCollator(self.data_collator, tuple(irds.languages), irds.column)
         # a class for this trainer alone, since a trainer that restores callbacks makes new ones by their class
@@ -276,25 +275,16 @@ class IRDSTrainerMixin(Base):
             hint = "keep the column through tokenising; packing drops it: see `shapleymix_irds.hf.label_tokens`"
             raise LanguageError(f"the training examples have no column {self.irds.column!r}", hint=hint)
         assert self.tracker is not None
-        length, counts = inputs["input_ids"].shape[1], None
-        if "labels" in inputs:  # a token's loss is that of the one behind it
-            seen = F.pad(inputs["labels"][:, 1:] != IGNORED, (0, 1))
-            counts = seen if lang.dim() == 2 else seen.sum(1)
-        told = {"tokens": self.step_tokens, "length": length, "counts": counts}
+        told = {"tokens": self.step_tokens, "length": inputs["input_ids"].shape[1]}
         watching = self.tracker.watch(lang, step=self.state.global_step, **told)
         with watching as watched, _fused_losses(self.accelerator.unwrap_model(model), watched):
             return super().training_step(model, inputs, *args, **kwargs)
 
     def get_batch_samples(self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device) -> Any:
-        """The batches of a step, whose labelled tokens are counted over all ranks.
-
-        Where the trainer takes the mean of each batch, and training sequences stand for validation sequences, the
-        tracker must know; otherwise values are those of the gradients, whatever they are means of.
-        """
+        """The batches of a step, whose labelled tokens are counted over all ranks."""
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if batches:
-            count = self._count(batches, device)
-            self.step_tokens = None if items is None and self.validation is None else count
+            self.step_tokens = self._count(batches, device)
         return batches, items
 
     def prediction_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Any:
@@ -335,7 +325,6 @@ class IRDSCallback(TrainerCallback, ExportableState):
     trainer: IRDSTrainerMixin
 
     def __init__(self) -> None:
-        self.found: dict[str, float] = {}
         self.saved: dict[str, Any] | None = None
 
     def state(self) -> dict[str, Any]:
@@ -347,24 +336,12 @@ class IRDSCallback(TrainerCallback, ExportableState):
         """Model and optimiser are wrapped and loaded."""
         self.trainer.start_tracking()
 
-    def on_evaluate(self, *_: object, metrics: dict[str, float], **__: object) -> None:
-        """Without validation sequences take the loss drop from evaluation sets by language."""
-        tracker = self.trainer.tracker
-        if tracker is None or tracker.validation is not None:
-            return
-        keys = {name: f"eval_{name}_loss" for name in tracker.languages}
-        self.found |= {name: metrics[key] for name, key in keys.items() if key in metrics}
-        if len(self.found) == len(keys):
-            tracker.record_losses(self.found)
-            self.found = {}
-
     def on_train_end(self, *_: object, **__: object) -> None:
         """Measure the losses for the last time, and write the matrix."""
         tracker = self.trainer.tracker
         if tracker is not None and tracker.steps > 0:
             tracker.unfollow()
-            if tracker.validation is not None and tracker.engine.loss_fn is not None:
-                tracker.measure(tracker.engine.loss_fn)
+            tracker.measure(causal_loss(tracker.model))
             faults = save_matrices(tracker, self.trainer.results)
             caution(map(str, faults if tracker.world.main else ()))  # an error would cost the trained model
 
@@ -385,24 +362,19 @@ def _fused_losses(model: nn.Module, watched: Watched) -> Iterator[None]:
         handle.remove()
 
 
-def _check(trainer: Trainer, irds: IRDSArguments) -> None:
+def _check(trainer: Trainer) -> None:
     """Refuse by name what no tracker sees into.
 
     Raises
     ------
     CoverageError
         Under DeepSpeed, DataParallel and meshes that are not data parallel.
-    TrackerError
-        If ranks take means of their own and there are no validation examples.
     """
     if trainer.is_deepspeed_enabled:
         raise CoverageError("DeepSpeed keeps gradients to itself", hint="shard with FSDP2 (fsdp=..., version 2)")
     if trainer.args.n_gpu > 1:
         hint = "start with torchrun or `accelerate launch`, or show one GPU (CUDA_VISIBLE_DEVICES)"
         raise CoverageError("DataParallel copies the model in every step", hint=hint)
-    if irds.val is None and trainer.accelerator.num_processes > 1 and not trainer.args.average_tokens_across_devices:
-        hint = "leave average_tokens_across_devices=False out, or give validation examples"
-        raise TrackerError("each rank divides by its own tokens, and there are no validation examples", hint=hint)
     mesh = getattr(trainer.accelerator, "parallelism_config", None)
     for axis in ("tp", "cp", "sp"):
         if getattr(mesh, f"{axis}_enabled", False):

@@ -45,8 +45,8 @@ class IRDSCallback(Callback):
     lang : str, int or callable
         Where a batch has its labels: a key or a place in it, or a function of the batch. A label is a language's
         index or name, for each sequence (B,), or for each token (B, S).
-    loss_fn : callable, optional
-        `loss_fn(module, x, y)`: the token loss summed over each validation sequence, (B,). Needed with `val`.
+    loss_fn : callable
+        `loss_fn(module, x, y)`: the token loss summed over each validation sequence, (B,).
     out : str or os.PathLike[str], optional
         Folder for the log of evaluations, and for `sv_raw.csv` and `sv.csv` at the end.
 
@@ -59,10 +59,10 @@ class IRDSCallback(Callback):
     def __init__(
         self,
         languages: Sequence[str],
-        val: Mapping[str, Sequences] | None,
+        val: Mapping[str, Sequences],
         *,
         lang: str | int | Callable[[Any], Labels] = "lang",
-        loss_fn: ModuleLoss | None = None,
+        loss_fn: ModuleLoss,
         out: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
@@ -77,16 +77,13 @@ class IRDSCallback(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Make the tracker, now that the model is wrapped; behind what a checkpoint has restored."""
         check_trainer(trainer)
-        own = self.loss_fn
 
         def loss(x: Inputs, y: Tensor) -> Tensor:
-            assert own is not None
             with trainer.precision_plugin.train_step_context():
-                return own(pl_module, x, y)
+                return self.loss_fn(pl_module, x, y)
 
         model = trainer.strategy.model or pl_module
-        given = {"val": self.val, "loss_fn": own and loss, "out": self.out, **self.settings}
-        self.tracker = IRDS(model, self.languages, **given)
+        self.tracker = IRDS(model, self.languages, val=self.val, loss_fn=loss, out=self.out, **self.settings)
         self.tracker.follow(trainer.optimizers[0], hook=False)
         self._span = Span(self.tracker)
         if self._saved:
@@ -192,12 +189,8 @@ class IRDSCallback(Callback):
     def _take(self, trainer: Trainer, optimizer: Optimizer) -> None:
         """The optimiser is about to take the step."""
         tracker, span = self._running()
-        pending = tracker.pending
-        if pending is None or span.open:  # no backward pass, and so no step
+        if tracker.pending is None or span.open:  # no backward pass, and so no step
             return
-        calls = trainer.accumulate_grad_batches
-        if pending.calls < calls:  # Lightning divides by the number of calls of a whole step
-            pending.parts *= pending.calls / calls
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         if scaler is None:
             tracker.take(0)

@@ -69,8 +69,9 @@ class IRDS:
     val : mapping of str to Sequences, optional
         Validation sequences of each language, `{name: (x, y)}` with n sequences in front; x may be a dictionary of the
         model's inputs. The same on every rank, which divide them. None: training sequences stand in for them, which is
-        right where none is trained on twice. Losses for calibration then come by `record_losses`, and a language's own
-        value needs two sequences of it on a rank, or one on each of two, now and then.
+        right where none is trained on twice, and needs `backward`. Losses for calibration then come by
+        `record_losses`, and a language's own value needs two sequences of it on a rank, or one on each of two, now and
+        then.
     every : int or "auto"
         Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
     engine : {"auto", "sketch", "exact"}
@@ -138,13 +139,12 @@ class IRDS:
         step: int,
         tokens: int | None = None,
         length: int | None = None,
-        counts: Tensor | None = None,
     ) -> Iterator[Watched]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 
         With `tokens` a call's loss is the sum over its own tokens, times ranks, over `tokens`. Without, it is the mean
-        over its own tokens, and the step's is the mean over calls and ranks. With a validation set values are right in
-        either case, and in any other: they are those of the gradients that are seen. Ranks average gradients.
+        over its own tokens, and the step's is the mean over calls and ranks. Values are right in either case, and in
+        any other: they are those of the gradients that are seen. Ranks average gradients.
 
         Parameters
         ----------
@@ -155,22 +155,25 @@ class IRDS:
             As for `backward`, or None.
         length : int, optional
             S, where the model's first layer does not tell.
-        counts : tensor (B,) or (B, S), optional
-            How many tokens with a label each sequence has, or whether each token has one, as `lang` has it: what the
-            loss is a mean of. None: every token has a label.
 
         Returns
         -------
         Watched
             What is seen. Its `parts` may be given before the backward pass: losses by sequence (B,) or token (B, S),
             of which the loss is made, where parameters are in calls that are not covered.
+
+        Raises
+        ------
+        TrackerError
+            If there is no validation set: what the loss is a mean of must be known then, as in `backward`.
         """
+        if self.validation is None:
+            raise TrackerError("`watch` needs validation sequences", hint="give `val=`, or train by `backward`")
         step = self._enter(step, tokens)
         with self._dropping():
             indices = language_indices(lang, self.languages, f"step {step}, rank {self.world.rank}")
-            if counts is None:
-                usual = None if self.validation is None else self.validation.length
-                counts = torch.full(indices.shape, 1 if indices.dim() == 2 else length or usual or 1)
+            usual = 1 if indices.dim() == 2 else length or self.validation.length or 1
+            counts = torch.full(indices.shape, usual)
             total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
             call = Call(step, self.world.rank, indices, counts, tokens, total, length, mean=tokens is None)
             with self._call(call, self.engine.loss_fn) as watched:

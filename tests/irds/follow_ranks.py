@@ -40,7 +40,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    free = "means, no validation set"
+    free = "no validation set"
     whats = ("plain", "accumulation", "scaler", "means", free, "edited", "sketch", f"{free}, sketch")
     every = [Case(wrapper, what) for wrapper in ("ddp", "fsdp") for what in whats]
     every = [case for case in every if case.name not in ("ddp edited", "ddp sketch")]
@@ -79,8 +79,7 @@ def expected(case: Case, model: Small, calls: list[list[Any]], sides: dict[str, 
                 half = (seen[k] + rank + number) % 2  # ranks and calls begin with another half
                 seen[k] += 1
                 value = (loss_fn(x[row : row + 1], y[row : row + 1]) * weight).sum()
-                tokens = float((y[row] != -100).sum())
-                pieces.append((2 * k + half, gradient(model, value), tokens, tokens * weight))
+                pieces.append((2 * k + half, gradient(model, value), float((y[row] != -100).sum())))
     empty = [torch.zeros_like(p) for p in model.parameters()]
     g = [[u + sum(p[1][n] for p in pieces if p[0] == h) for n, u in enumerate(empty)] for h in range(8)]
     whole = [torch.stack([part[n] for part in g]).sum(0) for n in range(len(empty))]
@@ -89,10 +88,10 @@ def expected(case: Case, model: Small, calls: list[list[Any]], sides: dict[str, 
     scaled = [[r * u for r, u in zip(rates, part, strict=True)] for part in g]
     h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, validation())]
     g, h, scaled = ([sketched(each, model, sides) for each in some] for some in (g, h, scaled))
-    if case.what.startswith("means, no"):
+    if case.what.startswith("no validation set"):
         gram = torch.tensor([[dot(a, b) for b in g] for a in scaled], dtype=torch.float64)
-        sums = [torch.tensor([sum(p[k] for p in pieces if p[0] == h) for h in range(8)]).double() for k in (2, 3)]
-        return torch.nan_to_num(combine_halves(gram, *sums))
+        tokens = torch.tensor([sum(p[2] for p in pieces if p[0] == h) for h in range(8)]).double()
+        return torch.nan_to_num(combine_halves(gram, tokens, float(tokens.sum())))
     whole = [[u + v for u, v in zip(scaled[2 * i], scaled[2 * i + 1], strict=True)] for i in range(4)]
     return torch.tensor([[dot(a, b) for b in h] for a in whole], dtype=torch.float64)
 
@@ -107,7 +106,7 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
     tracker = None
     if tracked:
         settings: dict[str, Any] = {"engine": "sketch" if case.what.endswith("sketch") else "exact"}
-        val = None if case.what.startswith("means, no") else validation()
+        val = None if case.what.startswith("no validation set") else validation()
         options = Options(val_sequences=3, measure_sequences=1, side=2)
         tracker = IRDS(model, LANGUAGES, val=val, every=1, options=options, loss_fn=loss_fn, **settings)
         tracker.follow(optimizer)
@@ -121,6 +120,8 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
             with syncing(model, wrapping, last=number == len(calls[rank]) - 1):
                 if tracker is None:
                     scaler.scale(loss_fn(x, y).sum() * weight).backward()
+                elif tracker.validation is None:
+                    tracker.backward(loss_fn, x, y, lang, step=step, tokens=tokens)
                 else:
                     given = None if case.what.startswith("means") else tokens
                     with tracker.watch(lang, step=step, tokens=given):
