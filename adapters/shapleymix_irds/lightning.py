@@ -2,12 +2,11 @@
 
 ::
 
-    irds = IRDSCallback(["en", "de"], validation, lang="lang", loss_fn=sequence_losses, every=10, out="phi")
+    irds = IRDSCallback(["en", "de"], validation, loss_fn=sequence_losses, every=10, out="phi")
     Trainer(callbacks=[irds], gradient_clip_val=1.0).fit(module, batches)
 
 A watch opens when a training batch begins and closes behind its backward pass. The step is committed between the
-clipping of gradients and the optimiser's step: with automatic optimisation behind `configure_gradient_clipping`, with
-manual optimisation in `on_before_optimizer_step`, before which the module has clipped.
+clipping of gradients and the optimiser's step: behind `configure_gradient_clipping`.
 """
 
 # pyright: reportMissingImports=false
@@ -17,6 +16,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,9 @@ class IRDSCallback(Callback):
     ----------
     languages, val, **settings : as for `IRDS`
         The tracker's own settings: every, engine, options.
-    lang : str, int or callable
-        Where a batch has its labels: a key or a place in it, or a function of the batch. A label is a language's
-        index or name, for each sequence (B,), or for each token (B, S).
+    lang : callable
+        The labels of a batch; by default what it has under "lang". A label is a language's index or name, for each
+        sequence (B,), or for each token (B, S).
     loss_fn : callable
         `loss_fn(module, x, y)`: the token loss summed over each validation sequence, (B,).
     out : str or os.PathLike[str], optional
@@ -61,7 +61,7 @@ class IRDSCallback(Callback):
         languages: Sequence[str],
         val: Mapping[str, Sequences],
         *,
-        lang: str | int | Callable[[Any], Labels] = "lang",
+        lang: Callable[[Any], Labels] = itemgetter("lang"),
         loss_fn: ModuleLoss,
         out: str | os.PathLike[str] | None = None,
         **settings: Any,
@@ -88,8 +88,7 @@ class IRDSCallback(Callback):
         self._span = Span(self.tracker)
         if self._saved:
             self.tracker.load_state_dict(self._saved)
-        if pl_module.automatic_optimization:
-            self._take_after_clipping(trainer, pl_module)
+        self._take_after_clipping(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the losses at the end, and write the matrices."""
@@ -120,40 +119,22 @@ class IRDSCallback(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Watch the batch."""
-        tracker, span = self._running()
+        _, span = self._running()
         if span.open:  # a hook has skipped the rest of an epoch
             span.drop()
-        span.begin(self._labels(batch, tracker), length(_tensors(batch)))
-
-    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
-        """Refuse a second backward pass of one batch, which would not be seen."""
-        if not self._running()[1].open:
-            hint = "add the losses up, and call manual_backward once a batch"
-            raise TrackerError("a batch has more than one backward pass", hint=hint)
+        span.begin(self.lang(batch), length(_tensors(batch)))
 
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Watch no longer; what is done to gradients from here on is known by their norms."""
         self._running()[1].end()
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        """Manual optimisation has clipped its gradients now."""
-        if pl_module.automatic_optimization:
-            return
-        if self._running()[1].open:
-            hint = "call self.manual_backward(loss), under which ranks average their gradients, too"
-            raise TrackerError("an optimiser steps in a batch whose backward pass Lightning has not seen", hint=hint)
-        self._take(trainer, optimizer)
-
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """A batch without a backward pass (`training_step` gave None) changes no weight."""
-        tracker, span = self._running()
+        _, span = self._running()
         if span.open:
             span.drop()
-            if trainer.accumulate_grad_batches > 1:
-                hint = "leave such batches out of the data, or do not accumulate"
-                raise TrackerError(f"step {tracker.next_step}: a batch among several had no backward pass", hint=hint)
 
     # -- inside ------------------------------------------------------------------------------------------------
 
@@ -161,16 +142,6 @@ class IRDSCallback(Callback):
         assert self.tracker is not None
         assert self._span is not None
         return self.tracker, self._span
-
-    def _labels(self, batch: Any, tracker: IRDS) -> Labels:
-        if callable(self.lang):
-            return self.lang(batch)
-        try:
-            return batch[self.lang]
-        except (KeyError, IndexError, TypeError):
-            place = f"step {tracker.next_step}, rank {tracker.world.rank}"
-            hint = "say where labels are: IRDSCallback(lang=key, place or function)"
-            raise TrackerError(f"{place}: the batch has no labels at {self.lang!r}", hint=hint) from None
 
     def _take_after_clipping(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Lightning calls `configure_gradient_clipping` before each step, be there a limit or not."""
@@ -209,6 +180,8 @@ def check_trainer(trainer: Trainer) -> None:
     TrackerError
         Naming it.
     """
+    if not trainer.lightning_module.automatic_optimization:
+        raise TrackerError("manual optimisation is not measured", hint="take Lightning's automatic optimisation")
     if len(trainer.optimizers) != 1:
         message = f"the module has {len(trainer.optimizers)} optimisers, expected 1"
         raise TrackerError(message, hint="give all parameters to one optimiser, in groups")
