@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shapleymix.errors import did_you_mean
 from shapleymix_irds.errors import LanguageError, TrackerError
 from shapleymix_irds.schedule import Options
-from shapleymix_irds.world import World, isolated
+from shapleymix_irds.world import World
 
 Inputs = Tensor | Mapping[str, Tensor]  # of a model: sequences first
 Sequences = tuple[Inputs, Tensor]
@@ -144,31 +144,6 @@ def measure_losses(loss_fn: LossFn, pieces: Sequence[Piece], languages: int, wor
             sums.index_add_(1, piece.languages.cpu(), torch.stack([losses, piece.tokens * piece.weights]))
     total = world.sum(sums.to(world.device)).cpu()
     return total[0] / total[1]
-
-
-def check_sums(model: nn.Module, loss_fn: LossFn, x: Inputs, y: Tensor, world: World) -> None:
-    """Refuse losses that are means over tokens where sums are meant: cut in half, a sequence has half the sum.
-
-    Sequences are cut only where the loss of a whole one is no more than that of a token may be.
-
-    Raises
-    ------
-    TrackerError
-        If the loss of the first half is that of the whole.
-    """
-    if not isinstance(x, Tensor) or x.dim() < 2 or y.shape != x.shape:  # only sequences of tokens can be cut
-        return
-    x, y, most = x[:2], y[:2], 1.5 * math.log(2 + max(1, int(y.max())))  # no mean loss of a token is more
-    cut = x.shape[1] // 2
-    with isolated(model, evaluating=True), torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        whole = plain(loss_fn(x, y)).double().sum()
-        if cut == 0 or not world.any(bool(whole < most * len(x))):
-            return
-        part = plain(loss_fn(x[:, :cut], y[:, :cut])).double().sum()
-    labels = [labelled(each, -100).sum() for each in (y[:, :cut], y)]
-    if world.any(bool(part > (1 + labels[0] / labels[1].clamp(min=1)) / 2 * whole)):
-        hint = "give the sum of the token losses of each sequence; the tracker divides by the tokens of the step"
-        raise TrackerError("loss_fn gives means over tokens: half a sequence has the loss of the whole", hint=hint)
 
 
 class ValidationSet:

@@ -28,7 +28,6 @@ from shapleymix_irds.batch import (
     LossFn,
     Sequences,
     ValidationSet,
-    check_sums,
     checked,
     language_indices,
     length,
@@ -224,9 +223,6 @@ class IRDS:
             self.engine.loss_fn = checking = checked(loss_fn, place)
             if self.validation is None and not self.engine.examined:
                 self.engine.sample = sample_of(x, y, self.options.ignore_index)
-            if self.steps == 0 and self.pending is None:
-                self.engine.check()
-                check_sums(self.model, checking, x, y, self.world)
             scale = self.world.size / call.total
             with self._call(call, loss_fn) as watched:
                 both = checking(x, y)
