@@ -24,13 +24,13 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/mixing": 2_427,
     "shapleymix/planning": 440,
     "adapters/shapleymix_io": 1_520,
-    "adapters/shapleymix_irds": 4_310,
+    "adapters/shapleymix_irds": 4_243,
     "adapters/shapleymix_sweep": 730,
     "cli/shapleymix_cli": 1_671,
     "cli/shapleymix_view": 983,
-    "tests": 15_959,
+    "tests": 15_878,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_586, 126, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_519, 126, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -246,8 +246,6 @@ class IRDSTrainerMixin(Base):
         told, model, optimizer = self.irds, self.model_wrapped, self.optimizer
         assert isinstance(model, nn.Module)
         assert isinstance(optimizer, Optimizer)
-        if self.tracker is not None:
-            self.tracker.unfollow()
         options = replace(told.options, total_steps=told.options.total_steps or self.state.max_steps)
         self.tracker = IRDS(
             model,
@@ -266,7 +264,7 @@ class IRDSTrainerMixin(Base):
                 message = f"the checkpoint of step {self.state.global_step} was made without the tracker"
                 raise ResumeError(message, hint="begin anew, or go on with a trainer without the tracker")
             self.tracker.load_state_dict(saved)
-        self.tracker.follow(optimizer)
+        self.tracker.follow(optimizer, hook=False)
 
     def training_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Tensor:
         """One forward and backward pass, watched."""
@@ -336,11 +334,15 @@ class IRDSCallback(TrainerCallback, ExportableState):
         """Model and optimiser are wrapped and loaded."""
         self.trainer.start_tracking()
 
+    def on_pre_optimizer_step(self, *_: object, **__: object) -> None:
+        """Gradients are clipped."""
+        if self.trainer.tracker is not None:
+            self.trainer.tracker.take(0)
+
     def on_train_end(self, *_: object, **__: object) -> None:
         """Measure the losses for the last time, and write the matrix."""
         tracker = self.trainer.tracker
         if tracker is not None and tracker.steps > 0:
-            tracker.unfollow()
             tracker.measure(causal_loss(tracker.model))
             faults = save_matrices(tracker, self.trainer.results)
             caution(map(str, faults if tracker.world.main else ()))  # an error would cost the trained model
@@ -368,13 +370,15 @@ def _check(trainer: Trainer) -> None:
     Raises
     ------
     CoverageError
-        Under DeepSpeed, DataParallel and meshes that are not data parallel.
+        Under DeepSpeed, DataParallel, fp16 and meshes that are not data parallel.
     """
     if trainer.is_deepspeed_enabled:
         raise CoverageError("DeepSpeed keeps gradients to itself", hint="shard with FSDP2 (fsdp=..., version 2)")
     if trainer.args.n_gpu > 1:
         hint = "start with torchrun or `accelerate launch`, or show one GPU (CUDA_VISIBLE_DEVICES)"
         raise CoverageError("DataParallel copies the model in every step", hint=hint)
+    if trainer.args.fp16:
+        raise CoverageError("a GradScaler may skip steps (fp16)", hint="train in bf16, or without the tracker")
     mesh = getattr(trainer.accelerator, "parallelism_config", None)
     for axis in ("tp", "cp", "sp"):
         if getattr(mesh, f"{axis}_enabled", False):

@@ -12,7 +12,6 @@ clipping of gradients and the optimiser's step: behind `configure_gradient_clipp
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -27,7 +26,6 @@ from torch.optim import Optimizer
 from shapleymix.errors import caution
 from shapleymix_irds.batch import Inputs, Sequences, length
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.following import squares
 from shapleymix_irds.hooked_watch import Span, save_matrices
 from shapleymix_irds.tracker import IRDS
 
@@ -88,7 +86,7 @@ class IRDSCallback(Callback):
         self._span = Span(self.tracker)
         if self._saved:
             self.tracker.load_state_dict(self._saved)
-        self._take_after_clipping(trainer, pl_module)
+        self._take_after_clipping(pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the losses at the end, and write the matrices."""
@@ -143,33 +141,21 @@ class IRDSCallback(Callback):
         assert self._span is not None
         return self.tracker, self._span
 
-    def _take_after_clipping(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def _take_after_clipping(self, pl_module: LightningModule) -> None:
         """Lightning calls `configure_gradient_clipping` before each step, be there a limit or not."""
         clip = pl_module.configure_gradient_clipping
 
         @wraps(clip)
         def clip_and_take(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
             clip(optimizer, *args, **kwargs)
-            self._take(trainer, optimizer)
+            tracker, span = self._running()
+            if tracker.pending is not None and not span.open:  # else no backward pass, and so no step
+                tracker.take(0)
 
         object.__setattr__(pl_module, "configure_gradient_clipping", clip_and_take)
 
     def _release(self, pl_module: LightningModule) -> None:
         pl_module.__dict__.pop("configure_gradient_clipping", None)
-
-    def _take(self, trainer: Trainer, optimizer: Optimizer) -> None:
-        """The optimiser is about to take the step."""
-        tracker, span = self._running()
-        if tracker.pending is None or span.open:  # no backward pass, and so no step
-            return
-        scaler = getattr(trainer.precision_plugin, "scaler", None)
-        if scaler is None:
-            tracker.take(0)
-        elif tracker.world.any(not math.isfinite(float(squares(tracker.engine.parameters).sum()))):
-            span.drop()  # the scaler will skip this step
-        else:
-            itself = getattr(optimizer, "_step_supports_amp_scaling", False)
-            tracker.take(0, float(scaler.get_scale()) if itself else None)
 
 
 def check_trainer(trainer: Trainer) -> None:
@@ -182,6 +168,8 @@ def check_trainer(trainer: Trainer) -> None:
     """
     if not trainer.lightning_module.automatic_optimization:
         raise TrackerError("manual optimisation is not measured", hint="take Lightning's automatic optimisation")
+    if getattr(trainer.precision_plugin, "scaler", None) is not None:
+        raise TrackerError("a GradScaler may skip steps (fp16)", hint="train in bf16, or without the tracker")
     if len(trainer.optimizers) != 1:
         message = f"the module has {len(trainer.optimizers)} optimisers, expected 1"
         raise TrackerError(message, hint="give all parameters to one optimiser, in groups")

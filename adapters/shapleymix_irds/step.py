@@ -70,12 +70,7 @@ class Pending:
     calls: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.step = self.first.step
-        self.restart(self.first)
-
-    def restart(self, call: Call) -> None:
-        """Forget the calls before this one."""
-        self.first, self.total, self.calls = call, call.total, 1
+        self.step, self.total, self.calls = self.first.step, self.first.total, 1
         self.tokens = torch.zeros(self.groups, dtype=torch.float64)
 
     def add(self, call: Call) -> None:
@@ -96,7 +91,7 @@ class Pending:
             If it is of another step, or divides by other tokens than the calls before.
         """
         if self.step != step:
-            hint = "call `commit` after each step's last `backward`"
+            hint = "commit each step after its last backward pass, or `drop` it where the optimiser does not take it"
             raise TrackerError(f"backward of step {step}, but step {self.step} is not committed", hint=hint)
         if (tokens is None and not self.first.mean) or tokens != self.first.tokens:
             hint = "give the tokens of the whole step, over ranks and calls, in each of its calls"
@@ -214,7 +209,4 @@ def combine_halves(gram: Tensor, tokens: Tensor, total: float) -> Tensor:
     return products
 
 
-_HINT = (
-    "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step; "
-    "where a GradScaler skips it, call `skip` in place of `commit`"
-)
+_HINT = "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step"

@@ -38,7 +38,7 @@ from shapleymix_irds.batch import (
 )
 from shapleymix_irds.engine import Engine, Watched
 from shapleymix_irds.errors import LanguageError, TrackerError
-from shapleymix_irds.following import Following, Rates, numbered, unwrapped
+from shapleymix_irds.following import Following, Rates, numbered, squares, unwrapped
 from shapleymix_irds.ledger import (
     VERSION,
     EvaluationLog,
@@ -254,8 +254,7 @@ class IRDS:
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
         grad_scale : float
-            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`).
-            A step that the scaler skips is left out by `skip`.
+            What the loss was multiplied with before it was differentiated.
         """
         pending = self._begun(by_hand=True)
         with self._dropping():
@@ -264,17 +263,12 @@ class IRDS:
                 self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, grad_scale, pending.step))
         self._end(pending)
 
-    def skip(self) -> None:
-        """In place of `commit`: the optimiser will not take the step, which is left out; its number may come again."""
-        self._begun(by_hand=True)
-        self.drop()
-
     def follow(self, *optimizers: Optimizer, hook: bool = True) -> None:
         """From now on, commit when these optimisers take their steps: leave `commit` out.
 
-        Learning rates are those of their parameter groups; what clipping, unscaling (also by a `GradScaler`) and
-        averaging multiply gradients with is measured on evaluated steps. A step that they skip is not counted. Values
-        are those of plain gradient descent at these rates, whatever the optimisers are.
+        Learning rates are those of their parameter groups; what clipping and averaging multiply gradients with is
+        measured on evaluated steps. Values are those of plain gradient descent at these rates, whatever the optimisers
+        are. Each must take each step: a `GradScaler`, which skips some, is refused.
 
         Parameters
         ----------
@@ -296,13 +290,6 @@ class IRDS:
         if hook:
             following.hook(self.take)
         self.following = following
-
-    def unfollow(self) -> None:
-        """Leave the optimisers that are followed, as for another tracker of theirs."""
-        if self.following is not None:
-            self._settle()
-            self.following.leave()
-            self.following = None
 
     def measure(self, loss_fn: LossFn) -> NDArray[np.float64]:
         """Mean validation loss of each language (K,) now, on a fixed part of the set, with the model in eval mode.
@@ -362,9 +349,7 @@ class IRDS:
         TrackerError
             Between `backward` and `commit`.
         """
-        if self.following is not None and self.following.scales:
-            self._settle()
-        elif self.following is None and self.pending is not None:
+        if self.following is None and self.pending is not None:
             raise TrackerError(f"step {self.pending.step} is not committed, so that it cannot be checkpointed")
         if self.log is not None:
             self.log.flush()
@@ -397,14 +382,12 @@ class IRDS:
             self.log.cut(self.next_step)
 
     def _enter(self, step: int, tokens: int | None) -> int:
-        """A call begins; a step that the optimisers have skipped is dropped, for the next one or its repetition."""
-        number, pending, following = operator.index(step), self.pending, self.following
-        if pending is not None and following is not None and (pending.step != number or following.scales):
-            self._settle(again=pending.step == number)
+        """A call begins."""
+        number = operator.index(step)
         if number < self.next_step:
             hint = "count steps upwards from 0, and after a resume from where the checkpoint was made"
             raise TrackerError(f"step {number} comes where the next one is {self.next_step}", hint=hint)
-        if self.pending is not None and following is None:
+        if self.pending is not None:
             self.pending.check_call(number, tokens)
         return number
 
@@ -445,7 +428,7 @@ class IRDS:
             self.engine.open(0)
         elif pending.calls == 1:
             self.engine.begin(self.ledger.count, self.options.seed * 1_000_003 + pending.step)
-        turn, before = self.world.rank + pending.calls + 1, partial(self._before_backward, pending, call)
+        turn, before = self.world.rank + pending.calls + 1, partial(self._before_backward, pending)
         with self.engine.watch(call.indices, call.length, turn, before if pending.evaluated else None) as watched:
             yield watched
         if first:
@@ -459,51 +442,32 @@ class IRDS:
             self.following.note(self.engine.parameters)
         pending.count(watched.groups, call.counts)
 
-    def _before_backward(self, pending: Pending, call: Call) -> None:
+    def _before_backward(self, pending: Pending) -> None:
         """In an evaluated step, gradients begin with nothing, and go on with what was noted."""
         following = self.following
         if following is None:
             return
-        cleared = following.cleared(self.engine.parameters)
-        if pending.calls == 1 and not cleared:
-            hint = "clear gradients (`optimizer.zero_grad()`) in each step, before the backward pass"
-            raise TrackerError(f"step {pending.step} begins with gradients of an earlier one", hint=hint)
-        if pending.calls > 1 and cleared and following.noted:  # the step was skipped, and begins again
-            pending.restart(call)
-            self.engine.train = {}
-            following.forget()
-        elif pending.calls > 1:
-            pending.check_call(call.step, call.tokens)
+        noted = following.any_gradient(following.before)
+        if following.any_gradient(squares(self.engine.parameters)) != noted:
+            told = "is begun again" if noted else "begins with gradients of an earlier one"
+            hint = "clear gradients (`optimizer.zero_grad()`) once in each step, before its first backward pass"
+            raise TrackerError(f"step {pending.step} {told}", hint=hint)
 
-    def take(self, number: int, scale: float | None = None) -> None:
-        """An optimiser that is followed is about to take a step; `scale` is what it divides gradients by itself."""
+    def take(self, number: int) -> None:
+        """An optimiser that is followed is about to take a step."""
         following = self.following
         assert following is not None
         if self.pending is None and following.idle(number):
             return  # as PyTorch does it to make an optimiser's state
         pending = self._begun()
         with self._dropping():
-            following.about_to_step(number, self.engine.parameters if pending.evaluated else None, pending.step, scale)
-            if len(following.scales) < len(following.optimizers):
+            following.about_to_step(number, self.engine.parameters if pending.evaluated else None, pending.step)
+            if len(following.came) < len(following.optimizers):
                 return
-            if not pending.evaluated:
-                self._end(pending)
-                if following.may_skip:
-                    self.next_step = pending.step  # it may be skipped, and its number come again
-            elif not following.skipped:
-                self._book(pending, following.rates(self.engine.parameters, pending.step))
-                self._end(pending)
-            self.drop()
-
-    def _settle(self, again: bool = False) -> None:
-        """The step is over; optimisers that have not come have skipped it, and its number may come `again`."""
-        pending, following = self.pending, self.following
-        if pending is not None and following is not None and not following.skipped:
             if pending.evaluated:
                 self._book(pending, following.rates(self.engine.parameters, pending.step))
             self._end(pending)
-            self.next_step -= again
-        self.drop()
+            self.drop()
 
     def _book(self, pending: Pending, rates: Rates) -> None:
         assert self.schedule is not None
@@ -518,7 +482,7 @@ class IRDS:
         self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
 
     def drop(self) -> None:
-        """The step that is under way is left out."""
+        """Leave the step that is under way out, since no optimiser will take it; its number may come again."""
         self.pending = None
         if self.following is not None:
             self.following.forget()

@@ -21,7 +21,6 @@ from matrix_models import Small, make, on_this_rank, state, syncing, wrap  # noq
 from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from shapleymix_irds.step import combine_halves  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
-from torch.amp.grad_scaler import GradScaler  # noqa: E402
 
 LRS = (0.02, 0.005)
 CLIP = 0.3
@@ -41,7 +40,7 @@ class Case:
 
 def cases() -> list[Case]:
     free = "no validation set"
-    whats = ("plain", "accumulation", "scaler", "means", free, "edited", "sketch", f"{free}, sketch")
+    whats = ("plain", "accumulation", "means", free, "edited", "sketch", f"{free}, sketch")
     every = [Case(wrapper, what) for wrapper in ("ddp", "fsdp") for what in whats]
     every = [case for case in every if case.name not in ("ddp edited", "ddp sketch")]
     return [*every, Case("hsdp 1x2", "accumulation"), Case("hsdp 2x1", "plain"), Case("alone", "by hand")]
@@ -102,7 +101,6 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
     model = wrap(make(""), wrapping)
     loss_fn, rank = loss_of(model), dist.get_rank()
     optimizer = torch.optim.SGD(groups_of(model))
-    scaler = GradScaler("cpu", init_scale=256.0, enabled=case.what == "scaler")
     tracker = None
     if tracked:
         settings: dict[str, Any] = {"engine": "sketch" if case.what.endswith("sketch") else "exact"}
@@ -119,13 +117,13 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
             weight = 2 * weights_of(case, calls)[rank][number]
             with syncing(model, wrapping, last=number == len(calls[rank]) - 1):
                 if tracker is None:
-                    scaler.scale(loss_fn(x, y).sum() * weight).backward()
+                    (loss_fn(x, y).sum() * weight).backward()
                 elif tracker.validation is None:
                     tracker.backward(loss_fn, x, y, lang, step=step, tokens=tokens)
                 else:
                     given = None if case.what.startswith("means") else tokens
                     with tracker.watch(lang, step=step, tokens=given):
-                        scaler.scale(loss_fn(x, y).sum() * weight).backward()
+                        (loss_fn(x, y).sum() * weight).backward()
         if case.what == "by hand":
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)
@@ -133,12 +131,10 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
             reference.load_state_dict(weights)
             truth = expected(case, reference, calls, tracker.engine.projections)
             truth = truth + torch.as_tensor(tracker.ledger.phi)
-        scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         if case.what == "edited":
             nn.utils.clip_grad_value_(model.parameters(), 1e-3)
-        scaler.step(optimizer)
-        scaler.update()
+        optimizer.step()
         optimizer.zero_grad()
         if truth is not None and tracker is not None:
             error = max(error, relative(tracker.ledger.phi, truth))
