@@ -24,13 +24,13 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/mixing": 2_361,
     "shapleymix/planning": 427,
     "adapters/shapleymix_io": 1_430,
-    "adapters/shapleymix_irds": 4_540,
+    "adapters/shapleymix_irds": 4_243,
     "adapters/shapleymix_sweep": 700,
     "cli/shapleymix_cli": 1_656,
     "cli/shapleymix_view": 982,
-    "tests": 15_941,
+    "tests": 15_811,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_356, 126, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_059, 126, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

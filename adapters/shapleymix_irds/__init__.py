@@ -6,7 +6,7 @@ Imported lazily, since it needs torch.
 Modules, in reading order:
 
   errors       what can go wrong while a run is measured; every message names the step, language, rank or parameter
-  schedule     settings of a tracker, the steps that it evaluates, and their time
+  schedule     settings of a tracker, the steps that it evaluates, and their price
   world        the ranks that train together, what wraps a model, and passes that training does not notice
   batch        whose each sequence is, and the validation sequences that ranks divide among them
   sketches     whose each row of a layer's input is, and random maps of gradients into a few numbers

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shapleymix.errors import did_you_mean
 from shapleymix_irds.errors import LanguageError, TrackerError
 from shapleymix_irds.schedule import Options
-from shapleymix_irds.world import World, isolated
+from shapleymix_irds.world import World
 
 Inputs = Tensor | Mapping[str, Tensor]  # of a model: sequences first
 Sequences = tuple[Inputs, Tensor]
@@ -146,31 +146,6 @@ def measure_losses(loss_fn: LossFn, pieces: Sequence[Piece], languages: int, wor
     return total[0] / total[1]
 
 
-def check_sums(model: nn.Module, loss_fn: LossFn, x: Inputs, y: Tensor, world: World) -> None:
-    """Refuse losses that are means over tokens where sums are meant: cut in half, a sequence has half the sum.
-
-    Sequences are cut only where the loss of a whole one is no more than that of a token may be.
-
-    Raises
-    ------
-    TrackerError
-        If the loss of the first half is that of the whole.
-    """
-    if not isinstance(x, Tensor) or x.dim() < 2 or y.shape != x.shape:  # only sequences of tokens can be cut
-        return
-    x, y, most = x[:2], y[:2], 1.5 * math.log(2 + max(1, int(y.max())))  # no mean loss of a token is more
-    cut = x.shape[1] // 2
-    with isolated(model, evaluating=True), torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        whole = plain(loss_fn(x, y)).double().sum()
-        if cut == 0 or not world.any(bool(whole < most * len(x))):
-            return
-        part = plain(loss_fn(x[:, :cut], y[:, :cut])).double().sum()
-    labels = [labelled(each, -100).sum() for each in (y[:, :cut], y)]
-    if world.any(bool(part > (1 + labels[0] / labels[1].clamp(min=1)) / 2 * whole)):
-        hint = "give the sum of the token losses of each sequence; the tracker divides by the tokens of the step"
-        raise TrackerError("loss_fn gives means over tokens: half a sequence has the loss of the whole", hint=hint)
-
-
 class ValidationSet:
     """Validation sequences of each language; what an evaluation sees rotates through them.
 
@@ -189,7 +164,6 @@ class ValidationSet:
         for name in languages:
             if not rows(val[name][0]) == len(val[name][1]) > 0:
                 raise TrackerError(f"validation x and y of language {name!r} are empty, or differ in length")
-        self.languages = tuple(languages)
         self.parts, self.options = [val[name] for name in languages], options
 
     @property
@@ -202,12 +176,6 @@ class ValidationSet:
         counts = [min(self._count(ranks), rows(x)) for x, _ in self.parts]
         tokens = sum(count * y[0].numel() for count, (_, y) in zip(counts, self.parts, strict=True))
         return tokens / sum(counts) * -(-sum(counts) // ranks)
-
-    def facts(self) -> dict[str, Any]:
-        """What the SV matrix says of how validation losses were measured."""
-        pool = {name: rows(x) for name, (x, _) in zip(self.languages, self.parts, strict=True)}
-        told = {"evaluation": self.options.val_sequences, "set": pool}
-        return {"validation": "rotating set", "validation_sequences": told}
 
     def sample(self, device: torch.device) -> Piece:
         """A few sequences to look at the model with."""

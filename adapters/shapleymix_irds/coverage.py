@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, sample_of, trained
+from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, trained
 from shapleymix_irds.calls import ParameterUse, leaves
 from shapleymix_irds.errors import CoverageError
 from shapleymix_irds.probes import Cut, Watching, marked
@@ -127,46 +127,6 @@ class Coverage:
             with _Marks(labels, self.model) as marks:
                 both = loss_fn(x, y)
         return torch.stack([trained(both).double().cpu(), plain(both).double().cpu()]).detach(), dict(marks.seen)
-
-
-class Overheard:
-    """The first call of a model that is watched, which can be made again with other sequences.
-
-    Attributes
-    ----------
-    given : dict
-        Its inputs by place or name.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self.given: dict[Any, Any] = {}
-        self.handle = model.register_forward_pre_hook(self._note, with_kwargs=True)
-
-    def _note(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.handle.remove()
-        self.given = {**dict(enumerate(args)), **kwargs}
-
-    def piece(self, batch: int, device: torch.device) -> Piece | None:
-        """A few of its sequences; None where it was not called, or with nothing that has an axis of the batch."""
-        self.handle.remove()
-        split = {
-            name: value.detach()
-            for name, value in self.given.items()
-            if isinstance(value, Tensor) and value.shape[:1] == (batch,)
-        }
-        return sample_of(split, torch.zeros((batch, 1), device=device), 1) if split else None
-
-    def again(self, x: Any, y: Tensor) -> Tensor:
-        """The call with other sequences: a number (B,) for the output of each, 0 where there is none by sequence."""
-        given = {**self.given, **x}
-        places = sorted(name for name in given if isinstance(name, int))
-        output = self.model(*(given[n] for n in places), **{n: v for n, v in given.items() if isinstance(n, str)})
-        values = output.values() if isinstance(output, Mapping) else output
-        for value in values if isinstance(values, Iterable) and not isinstance(values, Tensor) else (values,):
-            if isinstance(value, Tensor) and value.is_floating_point() and value.shape[:1] == (len(y),):
-                return Labels(torch.zeros(len(y), dtype=torch.long, device=y.device), 1).marks(value)
-        return torch.zeros(len(y), device=y.device)
 
 
 class _Marks(Watching):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from shapleymix_irds.batch import LossFn, Piece, ValidationSet, halves, length, plain
-from shapleymix_irds.coverage import Coverage, Overheard
+from shapleymix_irds.coverage import Coverage
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.probes import Book, Watching
 from shapleymix_irds.schedule import Options, extra_cost
@@ -132,12 +132,6 @@ class Engine:
         names = sorted(self.coverage.per_language)
         return f"a pass a language for {', '.join(names)}" if names else None
 
-    def facts(self) -> dict[str, Any]:
-        """What the SV matrix says of how gradients were measured."""
-        found: dict[str, Any] = {"engine": self.name, "mode": "plain gradients"}
-        found |= {"validation": "fresh training gradients"} if self.validation is None else self.validation.facts()
-        return found | ({"fallback": self.fallback} if self.fallback else {})
-
     def settings(self, options: Options) -> dict[str, Any]:
         """What must not change over a resume."""
         own = {"languages": list(self.languages), "validation": self.validation is not None}
@@ -175,8 +169,6 @@ class Engine:
     def examine(self) -> None:
         """Before the first step: pass a few sequences and forget them, so that what is not covered is known.
 
-        Where there are none, the inputs of the first call that is watched are taken.
-
         Raises
         ------
         CoverageError
@@ -184,10 +176,10 @@ class Engine:
         """
         self.open(0)
         sample = self.sample if self.validation is None else self.validation.sample(self.device)
-        if sample is not None:
-            self.rehearse(sample)
-            self.coverage.agree(self.device)
-            self.examined, self.sample = True, None
+        assert sample is not None
+        self.rehearse(sample)
+        self.coverage.agree(self.device)
+        self.examined, self.sample = True, None
 
     def extra_cost(self, tokens: float) -> float:
         """What an evaluated step of so many tokens takes beside a plain one, in plain ones; every rank must call."""
@@ -235,11 +227,9 @@ class Engine:
         own, present = labels.dense()
         book = Book(self, own.count)
         watched = Watched(groups=groups.to(self.device))
-        overheard = None if self.examined else Overheard(self.model)
         with Watching(own, book) as mode:
-            mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, first, overheard)
+            mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, first)
             yield watched
-        self.examined = True
         grads = {name: dummy.grad for name, dummy in book.dummies.items() if dummy.grad is not None}
         add(self.train, grads, present, labels.count)
         watched.seen = bool(grads) or watched.seen
@@ -356,15 +346,10 @@ class Engine:
         mode: Watching,
         watched: Watched,
         first: Callable[[], None] | None,
-        overheard: Overheard | None,
     ) -> None:
         """See that no parameter is missed on any rank, then take the gradients that need passes of their own."""
         if first is not None and not watched.seen:
             first()
-        if overheard is not None and not watched.seen and watched.groups is not None and watched.groups.dim() == 1:
-            piece = overheard.piece(len(watched.groups), self.device)
-            if piece is not None:
-                self.coverage.look_apart(overheard.again, piece, self.arrangement.tokens_first)
         watched.seen = True
         self.coverage.look(roots)
         fresh = self.coverage.agree(self.device)

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from shapleymix_irds.errors import NonFiniteError, TrackerError
 from shapleymix_irds.world import World, is_sharded, local, scalar, share
@@ -69,8 +68,7 @@ class Rates:
             told = f"step {step}: commit has grad_norm={grad_norm} and max_norm={max_norm}"
             raise TrackerError(told, hint="give both, the norm and its limit above 0, or neither")
         if not math.isfinite(norm):
-            hint = "where a GradScaler skips the step, call `skip` in place of `commit`"
-            raise NonFiniteError(f"step {step}: grad_norm is {norm}", hint=hint)
+            raise NonFiniteError(f"step {step}: grad_norm is {norm}", hint="look at the sequences of this step")
         return cls(lrs, dict.fromkeys(lrs, min(1.0, max_norm / (norm + 1e-6))), grad_scale)
 
     @property
@@ -179,48 +177,25 @@ class Following:
     before, after : tensor (P,), optional
         Squared norms of gradients: when the last backward pass had ended, and as the optimisers get them; on this
         rank.
-    scales : dict of int to float
-        What the optimisers that have come to the step so far divide gradients by themselves (fused ones, under a
-        `GradScaler`), by their numbers; None of one that will not move its weights, since a gradient overflowed.
+    came : set of int
+        The numbers of the optimisers that have come to the step so far.
     """
 
     optimizers: Sequence[Optimizer]
     world: World
     before: Tensor | None = None
     after: Tensor | None = None
-    scales: dict[int, float | None] = field(default_factory=dict)
-    handles: list[RemovableHandle] = field(default_factory=list)
+    came: set[int] = field(default_factory=set)
 
     def hook(self, ready: Callable[[int], None]) -> None:
         """From now on `ready` is called with the number of an optimiser that is about to take a step."""
         for number, optimizer in enumerate(self.optimizers):
 
-            def before(
-                optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object], n: int = number
-            ) -> None:
-                if any(value is not None for value in (*args[1:], *kwargs.values())):
-                    hint = "run the backward pass before `optimizer.step()`, or call `commit` yourself"
-                    told = "optimizer.step is given a closure, which differentiates after `follow` has looked"
-                    raise TrackerError(told, hint=hint)
+            def before(*_: object, n: int = number) -> None:
                 ready(n)
 
             uncompiled: Any = torch.compiler.disable(before)  # where the optimiser's step is compiled
-            self.handles.append(optimizer.register_step_pre_hook(uncompiled))
-
-    def leave(self) -> None:
-        """The optimisers step without the tracker again."""
-        for handle in self.handles:
-            handle.remove()
-
-    @property
-    def may_skip(self) -> bool:
-        """Whether an optimiser itself will see if a gradient overflowed (a fused one, under a `GradScaler`)."""
-        return any(getattr(optimizer, "found_inf", None) is not None for optimizer in self.optimizers)
-
-    @property
-    def skipped(self) -> bool:
-        """Whether none of those that came will move a weight."""
-        return all(scale is None for scale in self.scales.values())
+            optimizer.register_step_pre_hook(uncompiled)
 
     def idle(self, number: int) -> bool:
         """Whether an optimiser's rates are all 0."""
@@ -228,46 +203,39 @@ class Following:
 
     def forget(self) -> None:
         """A step has ended, or was dropped."""
-        self.before, self.after, self.scales = None, None, {}
+        self.before, self.after, self.came = None, None, set()
 
     def note(self, parameters: Parameters) -> None:
         """A backward pass of an evaluated step has ended."""
         self.before = squares(parameters)
         self.after = torch.zeros_like(self.before)
 
-    def cleared(self, parameters: Parameters) -> bool:
-        """Whether there is no gradient on any rank; every rank must call."""
-        return not self.world.any(bool(squares(parameters).sum() != 0))
+    def any_gradient(self, squared: Tensor | None) -> bool:
+        """Whether a norm is not 0 on any rank; every rank must call."""
+        return squared is not None and self.world.any(bool(squared.sum() != 0))
 
-    @property
-    def noted(self) -> bool:
-        """Whether there was a gradient when the last backward pass had ended; every rank must call."""
-        return self.before is not None and self.world.any(bool(self.before.sum() != 0))
-
-    def about_to_step(self, number: int, parameters: Parameters | None, step: int, scale: float | None = None) -> None:
+    def about_to_step(self, number: int, parameters: Parameters | None, step: int) -> None:
         """An optimiser is about to take a step; with the model's parameters where the step is evaluated.
 
         Raises
         ------
         TrackerError
-            If it takes an evaluated step twice.
+            If it takes a step twice, or looks itself whether a gradient overflowed.
         """
-        if parameters is None:
-            self.scales[number] = 1.0
-            return
-        if number in self.scales:
-            raise TrackerError(f"step {step}: an optimiser steps twice after one backward pass", hint=_ITSELF)
         optimizer = self.optimizers[number]
-        overflow, own = getattr(optimizer, "found_inf", None), getattr(optimizer, "grad_scale", None)
-        scale = float(1.0 if own is None else own) if scale is None else scale
-        self.scales[number] = None if overflow is not None and float(overflow) > 0 else scale
-        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        mine = torch.tensor([id(parameter) in held for parameter in parameters.values()])
-        assert self.after is not None
-        self.after = torch.where(mine.to(self.after.device), squares(parameters), self.after)
+        if number in self.came:
+            raise TrackerError(f"step {step}: an optimiser steps twice after one backward pass", hint=_ITSELF)
+        if getattr(optimizer, "found_inf", None) is not None:
+            raise TrackerError(f"step {step}: a GradScaler may skip it", hint="train in bf16, or without the tracker")
+        self.came.add(number)
+        if parameters is not None:
+            held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+            mine = torch.tensor([id(parameter) in held for parameter in parameters.values()])
+            assert self.after is not None
+            self.after = torch.where(mine.to(self.after.device), squares(parameters), self.after)
 
     def rates(self, parameters: Parameters, step: int) -> Rates:
-        """What the step multiplies gradients with; optimisers that have not come, or skip it, move nothing.
+        """What the step multiplies gradients with, now that all optimisers have come.
 
         Raises
         ------
@@ -279,16 +247,9 @@ class Following:
         assert self.before is not None
         assert self.after is not None
         groups = numbered(self.groups, parameters)
-        owners = [n for n, optimizer in enumerate(self.optimizers) for _ in optimizer.param_groups]
-        rates = [float(group["lr"]) for group in self.groups]
-        scales = {name: self.scales.get(owners[groups[name]]) for name in parameters}
-        met = {name: scale for name, scale in scales.items() if scale is not None}
         before, after = (norms(squared, parameters, self.world) for squared in (self.before, self.after))
-        measured = factors({name: before[name] for name in met}, {name: after[name] for name in met}, groups, step)
-        return Rates(
-            {name: rates[groups[name]] if name in met else 0.0 for name in parameters},
-            {name: measured.get(name, 0.0) / met.get(name, 1.0) for name in parameters},
-        )
+        lrs = {name: float(self.groups[groups[name]]["lr"]) for name in parameters}
+        return Rates(lrs, factors(before, after, groups, step))
 
     @property
     def groups(self) -> list[dict[str, Any]]:

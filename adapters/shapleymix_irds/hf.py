@@ -13,7 +13,6 @@ Legend: B examples become R rows of S tokens; R = B where examples are padded, R
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from torch.optim import Optimizer
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
+from shapleymix.errors import caution
 from shapleymix_irds.batch import Inputs, LossFn, language_indices
 from shapleymix_irds.engine import Watched
 from shapleymix_irds.errors import CoverageError, LanguageError, ResumeError, TrackerError
@@ -52,9 +52,8 @@ class IRDSArguments:
     ----------
     languages : sequence of str
         Names of the K languages.
-    val : mapping of str to Examples, optional
-        Validation examples of each language, with `input_ids` (and `labels`, else every token is a label). None:
-        validation-free, for data that are seen once.
+    val : mapping of str to Examples
+        Validation examples of each language, with `input_ids` (and `labels`, else every token is a label).
     column : str
         The column of the training examples with the language: a name or number for an example, or a list with one for
         each token of packed examples.
@@ -63,7 +62,7 @@ class IRDSArguments:
     """
 
     languages: Sequence[str]
-    val: Mapping[str, Examples] | None = None
+    val: Mapping[str, Examples]
     column: str = "lang"
     every: int | Literal["auto"] = "auto"
     engine: EngineName = "auto"
@@ -170,7 +169,7 @@ def label_tokens(example: Example, column: str = "lang") -> dict[str, list[Any]]
 # -- validation ----------------------------------------------------------------------------------------------------
 
 
-def validation_of(val: Mapping[str, Examples] | None) -> dict[str, tuple[Inputs, Tensor]] | None:
+def validation_of(val: Mapping[str, Examples]) -> dict[str, tuple[Inputs, Tensor]]:
     """Padded sequences and labels of each language.
 
     Raises
@@ -178,7 +177,7 @@ def validation_of(val: Mapping[str, Examples] | None) -> dict[str, tuple[Inputs,
     TrackerError
         If an example has no tokens.
     """
-    return None if val is None else {name: _sequences(list(examples), name) for name, examples in val.items()}
+    return {name: _sequences(list(examples), name) for name, examples in val.items()}
 
 
 def _sequences(examples: list[Example], language: str) -> tuple[dict[str, Tensor], Tensor]:
@@ -231,7 +230,7 @@ class IRDSTrainerMixin(Base):
         self.tracker: IRDS | None = None
         self.step_tokens: int | None = None
         super().__init__(*args, **kwargs)
-        _check(self, irds)
+        _check(self)
         self.validation = validation_of(irds.val)
         self.data_collator: Any = LanguageCollator(self.data_collator, tuple(irds.languages), irds.column)
         # a class for this trainer alone, since a trainer that restores callbacks makes new ones by their class
@@ -247,8 +246,6 @@ class IRDSTrainerMixin(Base):
         told, model, optimizer = self.irds, self.model_wrapped, self.optimizer
         assert isinstance(model, nn.Module)
         assert isinstance(optimizer, Optimizer)
-        if self.tracker is not None:
-            self.tracker.unfollow()
         options = replace(told.options, total_steps=told.options.total_steps or self.state.max_steps)
         self.tracker = IRDS(
             model,
@@ -267,14 +264,7 @@ class IRDSTrainerMixin(Base):
                 message = f"the checkpoint of step {self.state.global_step} was made without the tracker"
                 raise ResumeError(message, hint="begin anew, or go on with a trainer without the tracker")
             self.tracker.load_state_dict(saved)
-        self.tracker.follow(optimizer)
-
-    def measure(self) -> None:
-        """Measure the validation losses now, and log the efficiency ratios."""
-        if self.tracker is not None:
-            self.tracker.measure(causal_loss(self.tracker.model))
-            ratios = zip(self.tracker.languages, self.tracker.efficiency.tolist(), strict=True)
-            self.log({f"irds_efficiency_{name}": ratio for name, ratio in ratios if math.isfinite(ratio)})
+        self.tracker.follow(optimizer, hook=False)
 
     def training_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Tensor:
         """One forward and backward pass, watched."""
@@ -283,38 +273,22 @@ class IRDSTrainerMixin(Base):
             hint = "keep the column through tokenising; packing drops it: see `shapleymix_irds.hf.label_tokens`"
             raise LanguageError(f"the training examples have no column {self.irds.column!r}", hint=hint)
         assert self.tracker is not None
-        length, counts = inputs["input_ids"].shape[1], None
-        if "labels" in inputs:  # a token's loss is that of the one behind it
-            seen = F.pad(inputs["labels"][:, 1:] != IGNORED, (0, 1))
-            counts = seen if lang.dim() == 2 else seen.sum(1)
-        told = {"tokens": self.step_tokens, "length": length, "counts": counts}
+        told = {"tokens": self.step_tokens, "length": inputs["input_ids"].shape[1]}
         watching = self.tracker.watch(lang, step=self.state.global_step, **told)
         with watching as watched, _fused_losses(self.accelerator.unwrap_model(model), watched):
             return super().training_step(model, inputs, *args, **kwargs)
 
     def get_batch_samples(self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device) -> Any:
-        """The batches of a step, whose labelled tokens are counted over all ranks.
-
-        Where the trainer takes the mean of each batch, and training sequences stand for validation sequences, the
-        tracker must know; otherwise values are those of the gradients, whatever they are means of.
-        """
+        """The batches of a step, whose labelled tokens are counted over all ranks."""
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if batches:
-            count = self._count(batches, device)
-            self.step_tokens = None if items is None and self.validation is None else count
+            self.step_tokens = self._count(batches, device)
         return batches, items
 
     def prediction_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Any:
         """Evaluation takes no language."""
         inputs.pop(KEY, None)
         return super().prediction_step(model, inputs, *args, **kwargs)
-
-    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """What is logged of training tells the evaluations so far, and the share of time that they added."""
-        if self.tracker is not None and "loss" in logs:
-            logs["irds_evaluations"] = float(self.tracker.ledger.count)
-            logs |= {"irds_overhead": self.tracker.overhead} if math.isfinite(self.tracker.overhead) else {}
-        super().log(logs, *args, **kwargs)
 
     def _set_signature_columns_if_needed(self) -> None:
         """`remove_unused_columns` leaves the language."""
@@ -349,7 +323,6 @@ class IRDSCallback(TrainerCallback, ExportableState):
     trainer: IRDSTrainerMixin
 
     def __init__(self) -> None:
-        self.found: dict[str, float] = {}
         self.saved: dict[str, Any] | None = None
 
     def state(self) -> dict[str, Any]:
@@ -361,28 +334,18 @@ class IRDSCallback(TrainerCallback, ExportableState):
         """Model and optimiser are wrapped and loaded."""
         self.trainer.start_tracking()
 
-    def on_evaluate(self, *_: object, metrics: dict[str, float], **__: object) -> None:
-        """Measure the loss drop so far; without validation sequences take it from evaluation sets by language."""
-        tracker = self.trainer.tracker
-        if tracker is None:
-            return
-        if tracker.validation is not None:
-            self.trainer.measure()
-            return
-        keys = {name: f"eval_{name}_loss" for name in tracker.languages}
-        self.found |= {name: metrics[key] for name, key in keys.items() if key in metrics}
-        if len(self.found) == len(keys):
-            tracker.record_losses(self.found)
-            self.found = {}
+    def on_pre_optimizer_step(self, *_: object, **__: object) -> None:
+        """Gradients are clipped."""
+        if self.trainer.tracker is not None:
+            self.trainer.tracker.take(0)
 
     def on_train_end(self, *_: object, **__: object) -> None:
         """Measure the losses for the last time, and write the matrix."""
         tracker = self.trainer.tracker
         if tracker is not None and tracker.steps > 0:
-            tracker.unfollow()
-            if tracker.validation is not None:
-                self.trainer.measure()
-            save_matrices(tracker, self.trainer.results)
+            tracker.measure(causal_loss(tracker.model))
+            faults = save_matrices(tracker, self.trainer.results)
+            caution(map(str, faults if tracker.world.main else ()))  # an error would cost the trained model
 
 
 @contextmanager
@@ -401,32 +364,23 @@ def _fused_losses(model: nn.Module, watched: Watched) -> Iterator[None]:
         handle.remove()
 
 
-def _check(trainer: Trainer, irds: IRDSArguments) -> None:
-    """Refuse by name what no tracker sees into, and take the kind of checkpointing that it does.
+def _check(trainer: Trainer) -> None:
+    """Refuse by name what no tracker sees into.
 
     Raises
     ------
     CoverageError
-        Under DeepSpeed, DataParallel, meshes that are not data parallel, and reentrant checkpointing.
-    TrackerError
-        If ranks take means of their own and there are no validation examples.
+        Under DeepSpeed, DataParallel, fp16 and meshes that are not data parallel.
     """
     if trainer.is_deepspeed_enabled:
         raise CoverageError("DeepSpeed keeps gradients to itself", hint="shard with FSDP2 (fsdp=..., version 2)")
     if trainer.args.n_gpu > 1:
         hint = "start with torchrun or `accelerate launch`, or show one GPU (CUDA_VISIBLE_DEVICES)"
         raise CoverageError("DataParallel copies the model in every step", hint=hint)
-    if irds.val is None and trainer.accelerator.num_processes > 1 and not trainer.args.average_tokens_across_devices:
-        hint = "leave average_tokens_across_devices=False out, or give validation examples"
-        raise TrackerError("each rank divides by its own tokens, and there are no validation examples", hint=hint)
+    if trainer.args.fp16:
+        raise CoverageError("a GradScaler may skip steps (fp16)", hint="train in bf16, or without the tracker")
     mesh = getattr(trainer.accelerator, "parallelism_config", None)
     for axis in ("tp", "cp", "sp"):
         if getattr(mesh, f"{axis}_enabled", False):
             hint = "measure a run that is data parallel only (DDP, FSDP2 or HSDP)"
             raise CoverageError(f"the trainer's mesh has an axis {axis!r}", hint=hint)
-    if trainer.args.gradient_checkpointing:
-        given: Any = trainer.args.gradient_checkpointing_kwargs or {}
-        if given.get("use_reentrant"):
-            hint = "leave out use_reentrant=True from gradient_checkpointing_kwargs, as PyTorch advises"
-            raise CoverageError("reentrant checkpointing hides what the loss depends on", hint=hint)
-        trainer.args.gradient_checkpointing_kwargs = {"use_reentrant": False, **given}

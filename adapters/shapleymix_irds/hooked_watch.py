@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from shapleymix.errors import caution
+from shapleymix.errors import Fault
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.ledger import Kind
 from shapleymix_irds.tracker import IRDS
@@ -60,8 +60,9 @@ class Span:
         self.tracker.drop()
 
 
-def save_matrices(tracker: IRDS, folder: Path) -> None:
-    """Write both matrices; where there is none, warn why, since an error would cost the trained model."""
+def save_matrices(tracker: IRDS, folder: Path) -> list[Fault]:
+    """Write `sv_raw.csv` and `sv.csv` over those of an earlier run; why one of them is missing."""
+    faults: list[Fault] = []
     kinds: dict[str, Kind] = {"sv_raw.csv": "raw", "sv.csv": "calibrated"}
     for name, kind in kinds.items():
         path = folder / name
@@ -71,5 +72,5 @@ def save_matrices(tracker: IRDS, folder: Path) -> None:
         try:
             tracker.save(path, kind, force=True)
         except TrackerError as error:
-            if tracker.world.main:
-                caution([f"{name} was not written: {error}"])
+            faults.append(Fault(f"there is no {name}: {error.message}", hint=error.hint))
+    return faults

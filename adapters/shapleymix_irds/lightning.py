@@ -2,21 +2,20 @@
 
 ::
 
-    irds = IRDSCallback(["en", "de"], validation, lang="lang", loss_fn=sequence_losses, every=10, out="phi")
+    irds = IRDSCallback(["en", "de"], validation, loss_fn=sequence_losses, every=10, out="phi")
     Trainer(callbacks=[irds], gradient_clip_val=1.0).fit(module, batches)
 
 A watch opens when a training batch begins and closes behind its backward pass. The step is committed between the
-clipping of gradients and the optimiser's step: with automatic optimisation behind `configure_gradient_clipping`, with
-manual optimisation in `on_before_optimizer_step`, before which the module has clipped.
+clipping of gradients and the optimiser's step: behind `configure_gradient_clipping`.
 """
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
+from shapleymix.errors import caution
 from shapleymix_irds.batch import Inputs, Sequences, length
 from shapleymix_irds.errors import TrackerError
-from shapleymix_irds.following import squares
 from shapleymix_irds.hooked_watch import Span, save_matrices
 from shapleymix_irds.tracker import IRDS
 
@@ -41,11 +40,11 @@ class IRDSCallback(Callback):
     ----------
     languages, val, **settings : as for `IRDS`
         The tracker's own settings: every, engine, options.
-    lang : str, int or callable
-        Where a batch has its labels: a key or a place in it, or a function of the batch. A label is a language's
-        index or name, for each sequence (B,), or for each token (B, S).
-    loss_fn : callable, optional
-        `loss_fn(module, x, y)`: the token loss summed over each validation sequence, (B,). Needed with `val`.
+    lang : callable
+        The labels of a batch; by default what it has under "lang". A label is a language's index or name, for each
+        sequence (B,), or for each token (B, S).
+    loss_fn : callable
+        `loss_fn(module, x, y)`: the token loss summed over each validation sequence, (B,).
     out : str or os.PathLike[str], optional
         Folder for the log of evaluations, and for `sv_raw.csv` and `sv.csv` at the end.
 
@@ -58,10 +57,10 @@ class IRDSCallback(Callback):
     def __init__(
         self,
         languages: Sequence[str],
-        val: Mapping[str, Sequences] | None,
+        val: Mapping[str, Sequences],
         *,
-        lang: str | int | Callable[[Any], Labels] = "lang",
-        loss_fn: ModuleLoss | None = None,
+        lang: Callable[[Any], Labels] = itemgetter("lang"),
+        loss_fn: ModuleLoss,
         out: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
@@ -76,22 +75,18 @@ class IRDSCallback(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Make the tracker, now that the model is wrapped; behind what a checkpoint has restored."""
         check_trainer(trainer)
-        own = self.loss_fn
 
         def loss(x: Inputs, y: Tensor) -> Tensor:
-            assert own is not None
             with trainer.precision_plugin.train_step_context():
-                return own(pl_module, x, y)
+                return self.loss_fn(pl_module, x, y)
 
         model = trainer.strategy.model or pl_module
-        given = {"val": self.val, "loss_fn": own and loss, "out": self.out, **self.settings}
-        self.tracker = IRDS(model, self.languages, **given)
+        self.tracker = IRDS(model, self.languages, val=self.val, loss_fn=loss, out=self.out, **self.settings)
         self.tracker.follow(trainer.optimizers[0], hook=False)
         self._span = Span(self.tracker)
         if self._saved:
             self.tracker.load_state_dict(self._saved)
-        if pl_module.automatic_optimization:
-            self._take_after_clipping(trainer, pl_module)
+        self._take_after_clipping(pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the losses at the end, and write the matrices."""
@@ -101,7 +96,8 @@ class IRDSCallback(Callback):
         if tracker.engine.loss_fn is not None and tracker.steps:
             tracker.measure(tracker.engine.loss_fn)
         if self.out is not None and tracker.ledger.count:
-            save_matrices(tracker, Path(self.out))
+            faults = save_matrices(tracker, Path(self.out))
+            caution(map(str, faults if tracker.world.main else ()))  # an error would cost the trained model
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Leave the watch, so that nothing else is watched."""
@@ -121,40 +117,22 @@ class IRDSCallback(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Watch the batch."""
-        tracker, span = self._running()
+        _, span = self._running()
         if span.open:  # a hook has skipped the rest of an epoch
             span.drop()
-        span.begin(self._labels(batch, tracker), length(_tensors(batch)))
-
-    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
-        """Refuse a second backward pass of one batch, which would not be seen."""
-        if not self._running()[1].open:
-            hint = "add the losses up, and call manual_backward once a batch"
-            raise TrackerError("a batch has more than one backward pass", hint=hint)
+        span.begin(self.lang(batch), length(_tensors(batch)))
 
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Watch no longer; what is done to gradients from here on is known by their norms."""
         self._running()[1].end()
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        """Manual optimisation has clipped its gradients now."""
-        if pl_module.automatic_optimization:
-            return
-        if self._running()[1].open:
-            hint = "call self.manual_backward(loss), under which ranks average their gradients, too"
-            raise TrackerError("an optimiser steps in a batch whose backward pass Lightning has not seen", hint=hint)
-        self._take(trainer, optimizer)
-
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """A batch without a backward pass (`training_step` gave None) changes no weight."""
-        tracker, span = self._running()
+        _, span = self._running()
         if span.open:
             span.drop()
-            if trainer.accumulate_grad_batches > 1:
-                hint = "leave such batches out of the data, or do not accumulate"
-                raise TrackerError(f"step {tracker.next_step}: a batch among several had no backward pass", hint=hint)
 
     # -- inside ------------------------------------------------------------------------------------------------
 
@@ -163,47 +141,21 @@ class IRDSCallback(Callback):
         assert self._span is not None
         return self.tracker, self._span
 
-    def _labels(self, batch: Any, tracker: IRDS) -> Labels:
-        if callable(self.lang):
-            return self.lang(batch)
-        try:
-            return batch[self.lang]
-        except (KeyError, IndexError, TypeError):
-            place = f"step {tracker.next_step}, rank {tracker.world.rank}"
-            hint = "say where labels are: IRDSCallback(lang=key, place or function)"
-            raise TrackerError(f"{place}: the batch has no labels at {self.lang!r}", hint=hint) from None
-
-    def _take_after_clipping(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def _take_after_clipping(self, pl_module: LightningModule) -> None:
         """Lightning calls `configure_gradient_clipping` before each step, be there a limit or not."""
         clip = pl_module.configure_gradient_clipping
 
         @wraps(clip)
         def clip_and_take(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
             clip(optimizer, *args, **kwargs)
-            self._take(trainer, optimizer)
+            tracker, span = self._running()
+            if tracker.pending is not None and not span.open:  # else no backward pass, and so no step
+                tracker.take(0)
 
         object.__setattr__(pl_module, "configure_gradient_clipping", clip_and_take)
 
     def _release(self, pl_module: LightningModule) -> None:
         pl_module.__dict__.pop("configure_gradient_clipping", None)
-
-    def _take(self, trainer: Trainer, optimizer: Optimizer) -> None:
-        """The optimiser is about to take the step."""
-        tracker, span = self._running()
-        pending = tracker.pending
-        if pending is None or span.open:  # no backward pass, and so no step
-            return
-        calls = trainer.accumulate_grad_batches
-        if pending.calls < calls:  # Lightning divides by the number of calls of a whole step
-            pending.parts *= pending.calls / calls
-        scaler = getattr(trainer.precision_plugin, "scaler", None)
-        if scaler is None:
-            tracker.take(0)
-        elif tracker.world.any(not math.isfinite(float(squares(tracker.engine.parameters).sum()))):
-            span.drop()  # the scaler will skip this step
-        else:
-            itself = getattr(optimizer, "_step_supports_amp_scaling", False)
-            tracker.take(0, float(scaler.get_scale()) if itself else None)
 
 
 def check_trainer(trainer: Trainer) -> None:
@@ -214,6 +166,10 @@ def check_trainer(trainer: Trainer) -> None:
     TrackerError
         Naming it.
     """
+    if not trainer.lightning_module.automatic_optimization:
+        raise TrackerError("manual optimisation is not measured", hint="take Lightning's automatic optimisation")
+    if getattr(trainer.precision_plugin, "scaler", None) is not None:
+        raise TrackerError("a GradScaler may skip steps (fp16)", hint="train in bf16, or without the tracker")
     if len(trainer.optimizers) != 1:
         message = f"the module has {len(trainer.optimizers)} optimisers, expected 1"
         raise TrackerError(message, hint="give all parameters to one optimiser, in groups")

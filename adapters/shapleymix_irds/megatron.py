@@ -66,9 +66,8 @@ class MegatronIRDS:
         Its optimiser: `step` commits from here on.
     languages, val, **settings : as for `IRDS`
         The tracker's own settings: every, engine, options, out.
-    loss_fn : callable, optional
-        `loss_fn(x, y)`: the token loss summed over each validation sequence, (B,), by a call of the model. Needed
-        with `val`.
+    loss_fn : callable
+        `loss_fn(x, y)`: the token loss summed over each validation sequence, (B,), by a call of the model.
 
     Attributes
     ----------
@@ -82,22 +81,19 @@ class MegatronIRDS:
         optimizer: Any,
         languages: Sequence[str],
         *,
-        val: Mapping[str, Sequences] | None,
-        loss_fn: LossFn | None = None,
+        val: Mapping[str, Sequences],
+        loss_fn: LossFn,
         **settings: Any,
     ) -> None:
         register()
         chunks = [model] if isinstance(model, nn.Module) else list(model)
         self.model, self.optimizer, self.config = chunks[0], optimizer, get_model_config(chunks[0])
         check_parallelism(chunks, self.config)
-        if val is None and self.config.calculate_per_token_loss:
-            hint = "give validation sequences, or leave calculate_per_token_loss out"
-            raise TrackerError("without validation sequences losses must be means over a micro-batch", hint=hint)
         self.tracker = IRDS(
             self.model,
             languages,
             val=val,
-            loss_fn=None if loss_fn is None else _aside(loss_fn),
+            loss_fn=_aside(loss_fn),
             process_group=parallel_state.get_data_parallel_group(),
             arrangement=arrangement_of(self.model),
             **settings,
@@ -168,10 +164,8 @@ def arrangement_of(model: nn.Module) -> Arrangement:
     device = local(next(iter(parameters.values()))).device
     parts = World.of(group, device)
     whole = {name for name, each in parameters.items() if not layers.param_is_not_tensor_parallel_duplicate(each)}
-    scattered = bool(getattr(getattr(model, "ddp_config", None), "use_distributed_optimizer", False))
     return Arrangement(
         tokens_first=True,
-        scattered=scattered,
         tensor_parallel=parts if parts.size > 1 else None,
         copies=frozenset(whole),
     )

@@ -1,4 +1,4 @@
-"""Settings of a tracker, the steps that it evaluates (one of each block of m, by a seeded hash), and their time.
+"""Settings of a tracker, the steps that it evaluates (one of each block of m, by a seeded hash), and their price.
 
 The choice depends on the seed and the block alone, so that a restart and another world size keep it.
 """
@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import statistics
-import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shapleymix_irds.errors import TrackerError
@@ -119,49 +115,3 @@ def extra_cost(tokens: float, val_tokens: float, share: float, passes: int = 0) 
         Backward passes that it takes besides, one a language where a parameter is in calls that are not covered.
     """
     return val_tokens / tokens + CALLS + MULTIPLICATION * share + PASS * passes * (1 + val_tokens / tokens)
-
-
-class Stopwatch:
-    """Times from commit to commit, of evaluated and of plain steps; medians, so that pauses do not count.
-
-    After a pause, and in the first step, a time begins with the step's first call.
-    """
-
-    def __init__(self) -> None:
-        self.times: dict[bool, deque[float]] = {True: deque(maxlen=200), False: deque(maxlen=200)}
-        self.last: float | None = None
-        self.steps, self.measuring = 0, 0.0
-
-    def begin(self) -> None:
-        """A step begins."""
-        self.last = self.last or time.perf_counter()
-
-    @contextmanager
-    def measurement(self) -> Iterator[None]:
-        """What is done within is a measurement of losses, which is no step's own time."""
-        begun = time.perf_counter()
-        yield
-        self.measuring += time.perf_counter() - begun
-        self.restart()
-
-    def restart(self) -> None:
-        """What happens until the next commit is not a step's own time."""
-        self.last = None
-
-    def lap(self, evaluated: bool) -> None:
-        """A step ends."""
-        now = time.perf_counter()
-        if self.last is not None:
-            self.times[evaluated].append(now - self.last)
-        self.last, self.steps = now, self.steps + 1
-
-    def overhead(self, every: int) -> float:
-        """Added share of time when one step of `every` is evaluated, with measurements so far.
-
-        NaN before both kinds were seen.
-        """
-        if not (self.times[True] and self.times[False]):
-            return float("nan")
-        plain = statistics.median(self.times[False])
-        evaluations = (statistics.median(self.times[True]) / plain - 1.0) / every
-        return evaluations + self.measuring / (max(self.steps, 1) * plain)

@@ -58,9 +58,8 @@ class Pending:
     ----------
     total : float
         Tokens of the step over all ranks and calls.
-    tokens, parts : tensor (G,)
-        Training tokens of this rank by group: a language, or half of one where there is no validation set; and what
-        part they are of what the loss is a mean of, summed over calls.
+    tokens : tensor (G,)
+        Training tokens of this rank by group: a language, or half of one where there is no validation set.
     calls : int
         Number of calls so far.
     """
@@ -71,14 +70,8 @@ class Pending:
     calls: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.step = self.first.step
-        self.restart(self.first)
-
-    def restart(self, call: Call) -> None:
-        """Forget the calls before this one."""
-        self.first, self.total, self.calls = call, call.total, 1
+        self.step, self.total, self.calls = self.first.step, self.first.total, 1
         self.tokens = torch.zeros(self.groups, dtype=torch.float64)
-        self.parts = torch.zeros_like(self.tokens)
 
     def add(self, call: Call) -> None:
         """Another call begins."""
@@ -87,9 +80,7 @@ class Pending:
 
     def count(self, groups: Tensor, counts: Tensor) -> None:
         """A call of an evaluated step has ended; the group and number of each of its tokens."""
-        own = torch.zeros_like(self.tokens).index_add_(0, groups.flatten().cpu(), counts.flatten())
-        self.tokens += own
-        self.parts += own / (own.sum() if self.first.mean else self.total)
+        self.tokens.index_add_(0, groups.flatten().cpu(), counts.flatten())
 
     def check_call(self, step: int, tokens: int | None) -> None:
         """Whether another call goes on with this step.
@@ -100,7 +91,7 @@ class Pending:
             If it is of another step, or divides by other tokens than the calls before.
         """
         if self.step != step:
-            hint = "call `commit` after each step's last `backward`"
+            hint = "commit each step after its last backward pass, or `drop` it where the optimiser does not take it"
             raise TrackerError(f"backward of step {step}, but step {self.step} is not committed", hint=hint)
         if (tokens is None and not self.first.mean) or tokens != self.first.tokens:
             hint = "give the tokens of the whole step, over ranks and calls, in each of its calls"
@@ -113,8 +104,8 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
 
     `gram` (G, K or G) has products of this rank's training gradients with those of all ranks' validation losses, or
     training gradients where there is no validation set, each parameter's times its share; those whose share is 0 are
-    left out, whatever they are. `tokens` (G,) and `parts` (G,) are of training, `val_losses` and `val_tokens` (K,) of
-    validation; `divisor` is the number of tokens that a rank divides by, and its square.
+    left out, whatever they are. `tokens` (G,) are of training, `val_losses` and `val_tokens` (K,) of validation;
+    `divisor` is the number of tokens that a rank divides by, and its square.
     """
     found, count = engine.validated, engine.groups if engine.validated is None else len(engine.languages)
     gram = torch.zeros(engine.groups, count, dtype=torch.float64, device=engine.device)
@@ -126,10 +117,8 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
         if own is not None and shares[name]:
             gram += shares[name] * own
     val = {} if found is None else {"val_losses": found.losses, "val_tokens": found.tokens}
-    parts = pending.parts / (engine.world.size * pending.calls if pending.first.mean else 1)
     divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64)
-    own = {"tokens": pending.tokens, "parts": parts, "divisor": divisor}
-    return {"gram": gram, **val, **own}
+    return {"gram": gram, **val, "tokens": pending.tokens, "divisor": divisor}
 
 
 def over_ranks(numbers: dict[str, Tensor], world: World) -> dict[str, Tensor]:
@@ -182,7 +171,7 @@ def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Eval
     scale = 1.0 / (divisor * rates.grad_scale)
     gram, tokens = total["gram"] * scale, total["tokens"]
     if engine.validation is None:
-        gram = combine_halves(gram * scale, tokens, total["parts"])
+        gram = combine_halves(gram * scale, tokens, mean)
         tokens, losses = tokens.view(K, 2).sum(1), torch.full((K,), torch.nan, dtype=torch.float64)
     else:
         counts = total["val_tokens"].clamp(min=1)
@@ -193,15 +182,17 @@ def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Eval
     return Evaluation(pending.step, weight, rates.lr, rates.clip, gram.numpy(), tokens.numpy(), losses.numpy())
 
 
-def combine_halves(gram: Tensor, tokens: Tensor, parts: Tensor) -> Tensor:
+def combine_halves(gram: Tensor, tokens: Tensor, total: float) -> Tensor:
     """Validation-free products: language j's own fresh training gradient stands for its validation gradient.
 
     Parameters
     ----------
     gram : tensor (2K, 2K)
         Products of the scaled gradients of halves of languages.
-    tokens, parts : tensor (2K,)
-        Tokens of the halves, and what part of the loss they are: gradients over parts are those of mean losses.
+    tokens : tensor (2K,)
+        Tokens of the halves.
+    total : float
+        Tokens of the step, of whose mean loss they are: times total over tokens, gradients are those of mean losses.
 
     Returns
     -------
@@ -209,17 +200,13 @@ def combine_halves(gram: Tensor, tokens: Tensor, parts: Tensor) -> Tensor:
         Products (K, K), NaN where there is no estimate. On the diagonal one half of the language is measured on the
         other: with the same sequences on both sides it would be several times too large.
     """
-    n, parts = tokens.view(-1, 2), parts.view(-1, 2)
+    n = tokens.view(-1, 2)
     blocks = gram.view(len(n), 2, len(n), 2)
-    tiny = 1e-300
-    means = torch.where(n.sum(1) > 0, 1 / parts.sum(1).clamp(min=tiny), torch.nan)
+    means = torch.where(n.sum(1) > 0, total / n.sum(1), torch.nan)
     products = blocks.sum((1, 3)) * means
-    crossed = torch.diagonal(blocks[:, 0, :, 1]) * (1 / parts.clamp(min=tiny)).sum(1)
+    crossed = torch.diagonal(blocks[:, 0, :, 1]) * (total / n).sum(1)
     products.diagonal().copy_(torch.where((n > 0).all(1), crossed, torch.nan))
     return products
 
 
-_HINT = (
-    "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step; "
-    "where a GradScaler skips it, call `skip` in place of `commit`"
-)
+_HINT = "resume from the last checkpoint with a lower learning rate, or look at the sequences of this step"

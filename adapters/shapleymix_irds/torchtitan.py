@@ -33,8 +33,8 @@ def measure(
     trainer: Trainer,
     languages: Sequence[str],
     *,
-    val: Mapping[str, Sequences] | None,
-    loss_fn: ModelLoss | None = None,
+    val: Mapping[str, Sequences],
+    loss_fn: ModelLoss,
     key: str = "lang",
     **settings: Any,
 ) -> IRDS:
@@ -46,8 +46,8 @@ def measure(
         As its configuration builds it, before `train()`.
     languages, val, **settings : as for `IRDS`
         The tracker's own settings: every, engine, options, out.
-    loss_fn : callable, optional
-        `loss_fn(model, x, y)`: the token loss summed over each validation sequence, (B,). Needed with `val`.
+    loss_fn : callable
+        `loss_fn(model, x, y)`: the token loss summed over each validation sequence, (B,).
     key : str
         Where a batch's inputs have the language of each sequence: taken out before the model is called.
 
@@ -63,7 +63,7 @@ def measure(
         model,
         languages,
         val=val,
-        loss_fn=None if loss_fn is None else _within(trainer, model, loss_fn),
+        loss_fn=_within(trainer, model, loss_fn),
         process_group=batch,
         arrangement=Arrangement(divisor=1.0),
         **settings,

@@ -28,7 +28,6 @@ from shapleymix_irds.batch import (
     LossFn,
     Sequences,
     ValidationSet,
-    check_sums,
     checked,
     language_indices,
     length,
@@ -38,22 +37,20 @@ from shapleymix_irds.batch import (
     trained,
 )
 from shapleymix_irds.engine import Engine, Watched
-from shapleymix_irds.errors import LanguageError, NonFiniteError, TrackerError
-from shapleymix_irds.following import Following, Rates, numbered, unwrapped
+from shapleymix_irds.errors import LanguageError, TrackerError
+from shapleymix_irds.following import Following, Rates, numbered, squares, unwrapped
 from shapleymix_irds.ledger import (
     VERSION,
-    Evaluation,
     EvaluationLog,
     Kind,
     Ledger,
     Losses,
-    efficiency,
     read_state,
     transfer_matrix,
 )
-from shapleymix_irds.schedule import Options, Schedule, Stopwatch, check_settings
+from shapleymix_irds.schedule import Options, Schedule, check_settings
 from shapleymix_irds.step import Call, Pending, close
-from shapleymix_irds.world import Arrangement, World, check_averaged, isolated, local, non_embedding
+from shapleymix_irds.world import Arrangement, World, isolated, local, non_embedding
 
 EngineName = Literal["auto", "sketch", "exact"]
 EXACT = 2**22  # numbers of exact gradients by group that "auto" holds
@@ -71,8 +68,9 @@ class IRDS:
     val : mapping of str to Sequences, optional
         Validation sequences of each language, `{name: (x, y)}` with n sequences in front; x may be a dictionary of the
         model's inputs. The same on every rank, which divide them. None: training sequences stand in for them, which is
-        right where none is trained on twice. Losses for calibration then come by `record_losses`, and a language's own
-        value needs two sequences of it on a rank, or one on each of two, now and then.
+        right where none is trained on twice, and needs `backward`. Losses for calibration then come by
+        `record_losses`, and a language's own value needs two sequences of it on a rank, or one on each of two, now and
+        then.
     every : int or "auto"
         Block length m: one step of each block of m is evaluated; "auto" takes the m that holds `options.overhead`.
     engine : {"auto", "sketch", "exact"}
@@ -125,7 +123,7 @@ class IRDS:
         columns = 0 if exact else self.options.side
         loss = None if loss_fn is None else checked(loss_fn, "validation")
         self.engine = Engine(model, self.world, languages, self.validation, columns, arrangement, loss)
-        self.ledger, self.losses, self.clock = Ledger(len(languages)), Losses(), Stopwatch()
+        self.ledger, self.losses = Ledger(len(languages)), Losses()
         self.log = EvaluationLog(out, languages) if out is not None and self.world.main else None
         self.pending: Pending | None = None
         self.following: Following | None = None
@@ -140,13 +138,12 @@ class IRDS:
         step: int,
         tokens: int | None = None,
         length: int | None = None,
-        counts: Tensor | None = None,
     ) -> Iterator[Watched]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 
         With `tokens` a call's loss is the sum over its own tokens, times ranks, over `tokens`. Without, it is the mean
-        over its own tokens, and the step's is the mean over calls and ranks. With a validation set values are right in
-        either case, and in any other: they are those of the gradients that are seen. Ranks average gradients.
+        over its own tokens, and the step's is the mean over calls and ranks. Values are right in either case, and in
+        any other: they are those of the gradients that are seen. Ranks average gradients.
 
         Parameters
         ----------
@@ -157,22 +154,25 @@ class IRDS:
             As for `backward`, or None.
         length : int, optional
             S, where the model's first layer does not tell.
-        counts : tensor (B,) or (B, S), optional
-            How many tokens with a label each sequence has, or whether each token has one, as `lang` has it: what the
-            loss is a mean of. None: every token has a label.
 
         Returns
         -------
         Watched
             What is seen. Its `parts` may be given before the backward pass: losses by sequence (B,) or token (B, S),
             of which the loss is made, where parameters are in calls that are not covered.
+
+        Raises
+        ------
+        TrackerError
+            If there is no validation set: what the loss is a mean of must be known then, as in `backward`.
         """
+        if self.validation is None:
+            raise TrackerError("`watch` needs validation sequences", hint="give `val=`, or train by `backward`")
         step = self._enter(step, tokens)
         with self._dropping():
             indices = language_indices(lang, self.languages, f"step {step}, rank {self.world.rank}")
-            if counts is None:
-                usual = None if self.validation is None else self.validation.length
-                counts = torch.full(indices.shape, 1 if indices.dim() == 2 else length or usual or 1)
+            usual = 1 if indices.dim() == 2 else length or self.validation.length or 1
+            counts = torch.full(indices.shape, usual)
             total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
             call = Call(step, self.world.rank, indices, counts, tokens, total, length, mean=tokens is None)
             with self._call(call, self.engine.loss_fn) as watched:
@@ -223,9 +223,6 @@ class IRDS:
             self.engine.loss_fn = checking = checked(loss_fn, place)
             if self.validation is None and not self.engine.examined:
                 self.engine.sample = sample_of(x, y, self.options.ignore_index)
-            if self.steps == 0 and self.pending is None:
-                self.engine.check()
-                check_sums(self.model, checking, x, y, self.world)
             scale = self.world.size / call.total
             with self._call(call, loss_fn) as watched:
                 both = checking(x, y)
@@ -257,8 +254,7 @@ class IRDS:
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
         grad_scale : float
-            What the loss was multiplied with before it was differentiated (`GradScaler.get_scale()`).
-            A step that the scaler skips is left out by `skip`.
+            What the loss was multiplied with before it was differentiated.
         """
         pending = self._begun(by_hand=True)
         with self._dropping():
@@ -267,17 +263,12 @@ class IRDS:
                 self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, grad_scale, pending.step))
         self._end(pending)
 
-    def skip(self) -> None:
-        """In place of `commit`: the optimiser will not take the step, which is left out; its number may come again."""
-        self._begun(by_hand=True)
-        self.drop()
-
     def follow(self, *optimizers: Optimizer, hook: bool = True) -> None:
         """From now on, commit when these optimisers take their steps: leave `commit` out.
 
-        Learning rates are those of their parameter groups; what clipping, unscaling (also by a `GradScaler`) and
-        averaging multiply gradients with is measured on evaluated steps. A step that they skip is not counted. Values
-        are those of plain gradient descent at these rates, whatever the optimisers are.
+        Learning rates are those of their parameter groups; what clipping and averaging multiply gradients with is
+        measured on evaluated steps. Values are those of plain gradient descent at these rates, whatever the optimisers
+        are. Each must take each step: a `GradScaler`, which skips some, is refused.
 
         Parameters
         ----------
@@ -289,9 +280,8 @@ class IRDS:
         Raises
         ------
         TrackerError
-            If a trained parameter is in no group of theirs, or in two. Later, by `optimizer.step()`: if it is given a
-            closure, or gradients were changed otherwise than by one factor for all of a parameter group since the
-            backward pass.
+            If a trained parameter is in no group of theirs, or in two. Later, by `optimizer.step()`: if gradients were
+            changed otherwise than by one factor for all of a parameter group since the backward pass.
         """
         if self.following is not None or self.pending is not None or not optimizers:
             raise TrackerError("call `follow` once, with all optimisers, and between two steps")
@@ -300,13 +290,6 @@ class IRDS:
         if hook:
             following.hook(self.take)
         self.following = following
-
-    def unfollow(self) -> None:
-        """Leave the optimisers that are followed, as for another tracker of theirs."""
-        if self.following is not None:
-            self._settle()
-            self.following.leave()
-            self.following = None
 
     def measure(self, loss_fn: LossFn) -> NDArray[np.float64]:
         """Mean validation loss of each language (K,) now, on a fixed part of the set, with the model in eval mode.
@@ -318,7 +301,7 @@ class IRDS:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
         self.engine.check()
-        with self.clock.measurement(), isolated(self.model, evaluating=True):
+        with isolated(self.model, evaluating=True):
             world, count = self.world, self.options.measure_sequences
             pieces = self.validation.fixed(count, world.rank, world.size, world.device)
             losses = measure_losses(checked(loss_fn, "measure"), pieces, len(self.languages), world).numpy()
@@ -330,7 +313,6 @@ class IRDS:
         if unknown := sorted(set(losses).difference(self.languages)):
             raise LanguageError(f"a measured loss of an unknown language {unknown[0]!r}")
         self.losses.record(losses)
-        self.clock.restart()
 
     def matrix(self, kind: Kind = "calibrated") -> TransferMatrix:
         """The SV matrix so far, with standard errors and provenance.
@@ -353,21 +335,11 @@ class IRDS:
         if self.world.main:
             matrix.write(path, force=force)
 
-    @property
-    def efficiency(self) -> NDArray[np.float64]:
-        """Sum of each column of raw phi over the measured drop of that validation loss (K,); NaN if unknown."""
-        return efficiency(self.ledger.phi, self.losses.drop(self.languages))
-
-    @property
-    def overhead(self) -> float:
-        """Measured share of time added so far, with measuring losses; NaN before a plain and an evaluated step."""
-        return float("nan") if self.schedule is None else self.clock.overhead(self.schedule.every)
-
     def provenance(self) -> dict[str, Any]:
         """How the values came about, as the SV matrix carries it."""
         run: dict[str, Any] = {"N": non_embedding(self.model), "D": self.tokens, "steps": self.steps}
         run |= {"every": self.schedule and self.schedule.every, "seed": self.options.seed}
-        return run | self.engine.facts()
+        return run | {"engine": self.engine.name}
 
     def state_dict(self) -> dict[str, str]:
         """State for the model's checkpoint: one JSON string under "irds" (the Stateful protocol of DCP).
@@ -377,13 +349,10 @@ class IRDS:
         TrackerError
             Between `backward` and `commit`.
         """
-        if self.following is not None and self.following.scales:
-            self._settle()
-        elif self.following is None and self.pending is not None:
+        if self.following is None and self.pending is not None:
             raise TrackerError(f"step {self.pending.step} is not committed, so that it cannot be checkpointed")
         if self.log is not None:
             self.log.flush()
-        self.clock.restart()
         document = {
             "version": VERSION,
             "settings": self.engine.settings(self.options),
@@ -413,14 +382,12 @@ class IRDS:
             self.log.cut(self.next_step)
 
     def _enter(self, step: int, tokens: int | None) -> int:
-        """A call begins; a step that the optimisers have skipped is dropped, for the next one or its repetition."""
-        number, pending, following = operator.index(step), self.pending, self.following
-        if pending is not None and following is not None and (pending.step != number or following.scales):
-            self._settle(again=pending.step == number)
+        """A call begins."""
+        number = operator.index(step)
         if number < self.next_step:
             hint = "count steps upwards from 0, and after a resume from where the checkpoint was made"
             raise TrackerError(f"step {number} comes where the next one is {self.next_step}", hint=hint)
-        if self.pending is not None and following is None:
+        if self.pending is not None:
             self.pending.check_call(number, tokens)
         return number
 
@@ -449,7 +416,6 @@ class IRDS:
         """One call of a step; where the step is evaluated, what is seen of it. The first call of all is looked at."""
         first, self.seen_first_call = not self.seen_first_call, True
         self._prepare(loss_fn, call.total)
-        self.clock.begin()
         if self.pending is None:
             self.pending = Pending(call, self.evaluates(call.step), self.engine.groups)
         else:
@@ -462,7 +428,7 @@ class IRDS:
             self.engine.open(0)
         elif pending.calls == 1:
             self.engine.begin(self.ledger.count, self.options.seed * 1_000_003 + pending.step)
-        turn, before = self.world.rank + pending.calls + 1, partial(self._before_backward, pending, call)
+        turn, before = self.world.rank + pending.calls + 1, partial(self._before_backward, pending)
         with self.engine.watch(call.indices, call.length, turn, before if pending.evaluated else None) as watched:
             yield watched
         if first:
@@ -476,71 +442,36 @@ class IRDS:
             self.following.note(self.engine.parameters)
         pending.count(watched.groups, call.counts)
 
-    def _before_backward(self, pending: Pending, call: Call) -> None:
+    def _before_backward(self, pending: Pending) -> None:
         """In an evaluated step, gradients begin with nothing, and go on with what was noted."""
         following = self.following
         if following is None:
             return
-        cleared = following.cleared(self.engine.parameters)
-        if pending.calls == 1 and not cleared:
-            hint = "clear gradients (`optimizer.zero_grad()`) in each step, before the backward pass"
-            raise TrackerError(f"step {pending.step} begins with gradients of an earlier one", hint=hint)
-        if pending.calls > 1 and cleared and following.noted:  # the step was skipped, and begins again
-            pending.restart(call)
-            self.engine.train = {}
-            following.forget()
-        elif pending.calls > 1:
-            pending.check_call(call.step, call.tokens)
+        noted = following.any_gradient(following.before)
+        if following.any_gradient(squares(self.engine.parameters)) != noted:
+            told = "is begun again" if noted else "begins with gradients of an earlier one"
+            hint = "clear gradients (`optimizer.zero_grad()`) once in each step, before its first backward pass"
+            raise TrackerError(f"step {pending.step} {told}", hint=hint)
 
-    def take(self, number: int, scale: float | None = None) -> None:
-        """An optimiser that is followed is about to take a step; `scale` is what it divides gradients by itself."""
+    def take(self, number: int) -> None:
+        """An optimiser that is followed is about to take a step."""
         following = self.following
         assert following is not None
         if self.pending is None and following.idle(number):
             return  # as PyTorch does it to make an optimiser's state
         pending = self._begun()
         with self._dropping():
-            following.about_to_step(number, self.engine.parameters if pending.evaluated else None, pending.step, scale)
-            if len(following.scales) < len(following.optimizers):
+            following.about_to_step(number, self.engine.parameters if pending.evaluated else None, pending.step)
+            if len(following.came) < len(following.optimizers):
                 return
-            if not pending.evaluated:
-                self._end(pending)
-                if following.may_skip:
-                    self.next_step = pending.step  # it may be skipped, and its number come again
-            elif not following.skipped:
-                self._book_followed(pending)
-                self._end(pending)
+            if pending.evaluated:
+                self._book(pending, following.rates(self.engine.parameters, pending.step))
+            self._end(pending)
             self.drop()
 
-    def _settle(self, again: bool = False) -> None:
-        """The step is over; optimisers that have not come have skipped it, and its number may come `again`."""
-        pending, following = self.pending, self.following
-        if pending is not None and following is not None and not following.skipped:
-            if pending.evaluated:
-                self._book_followed(pending)
-            self._end(pending)
-            self.next_step -= again
-        self.drop()
-
-    def _book_followed(self, pending: Pending) -> None:
-        assert self.following is not None
-        parameters = self.engine.parameters
-        try:
-            rates = self.following.rates(parameters, pending.step)
-        except NonFiniteError:
-            ones = dict.fromkeys(parameters, 1.0)
-            self._evaluation(pending, Rates(ones, ones))  # which may tell the language
-            raise
-        self._book(pending, rates)
-
-    def _evaluation(self, pending: Pending, rates: Rates) -> Evaluation:
-        assert self.schedule is not None
-        if not self.engine.arrangement.scattered:
-            check_averaged(self.engine.parameters, self.world, pending.step)
-        return close(pending, self.engine, rates, float(self.schedule.every))
-
     def _book(self, pending: Pending, rates: Rates) -> None:
-        self.ledger.add(evaluation := self._evaluation(pending, rates))
+        assert self.schedule is not None
+        self.ledger.add(evaluation := close(pending, self.engine, rates, float(self.schedule.every)))
         if self.log is not None:
             self.log.add(evaluation)
 
@@ -549,10 +480,9 @@ class IRDS:
         self.pending = None
         self.engine.release()
         self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
-        self.clock.lap(pending.evaluated)
 
     def drop(self) -> None:
-        """The step that is under way is left out."""
+        """Leave the step that is under way out, since no optimiser will take it; its number may come again."""
         self.pending = None
         if self.following is not None:
             self.following.forget()

@@ -57,9 +57,6 @@ class Arrangement:
     ----------
     tokens_first : bool
         Whether activations are (S, B, ...); ids of tokens are (B, S) all the same.
-    scattered : bool
-        Whether a rank holds the averaged gradient in a part of its parameters only (a distributed optimiser), so that
-        gradients of different ranks cannot be compared.
     divisor : float, optional
         What the sum of gradients over ranks is divided by; None: the number of ranks.
     tensor_parallel : World, optional
@@ -69,7 +66,6 @@ class Arrangement:
     """
 
     tokens_first: bool = False
-    scattered: bool = False
     divisor: float | None = None
     tensor_parallel: World | None = None
     copies: frozenset[str] = frozenset()
@@ -290,30 +286,4 @@ def _check_shards(model: nn.Module, parameters: Mapping[str, nn.Parameter], worl
         raise CoverageError("FSDP2 has a gradient divide factor of its own (set_gradient_divide_factor)", hint=hint)
 
 
-def check_averaged(parameters: Mapping[str, nn.Parameter], world: World, step: int) -> None:
-    """Ranks that hold whole parameters must have the same gradient now; where it is used up already, the same weights.
-
-    Raises
-    ------
-    TrackerError
-        Naming the parameter that differs most.
-    """
-    if world.size == 1 or is_sharded(parameters.values()):
-        return
-    grads = [getattr(p, "main_grad", None) if p.grad is None else p.grad for p in parameters.values()]
-    values = [p if grad is None else grad for p, grad in zip(parameters.values(), grads, strict=True)]
-    table = torch.zeros(world.size, len(values), dtype=torch.float64, device=world.device)
-    table[world.rank] = torch.stack([torch.linalg.vector_norm(v.detach(), dtype=torch.float64) for v in values])
-    table = world.sum(table).cpu()
-    least, most = table.min(0).values, table.max(0).values
-    spread = (most - least) / most.clamp(min=1e-300)
-    if (spread > SAME).any():
-        worst = int(spread.argmax())
-        norms = f"norms from {least[worst]:.3g} to {most[worst]:.3g}"
-        told = f"the gradient of {list(parameters)[worst]!r} differs between ranks ({norms})"
-        hint = "wrap the model in DDP or `fully_shard`, or average gradients over ranks before `commit`"
-        raise TrackerError(f"step {step}: nothing has averaged gradients over ranks: {told}", hint=hint)
-
-
-SAME = 1e-3  # averages differ between ranks by rounding at most
 _GROUP = "give the tracker the data-parallel group as process_group="

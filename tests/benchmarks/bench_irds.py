@@ -12,9 +12,6 @@ clipping, commit, AdamW. Next to the medians stand ratios of the least times, wh
 Extra memory is what PyTorch's allocator holds at most during a step, over that of a plain step on the T training
 tokens, and on T + V tokens, in P (all parameters, float32).
 
-Part "ranks": whole runs of `irds_train.py` on 1, 2 and 4 ranks under torchrun with `--irds-every auto`; the added
-share of time is what a run tells of itself at its end, beside the share that it was asked to hold.
-
 The C library is told to keep freed memory, as a GPU's allocator does: else large tensors are mapped anew in each
 step, and the time of page faults, which grows by leaps with their size, hides what is measured.
 """
@@ -22,12 +19,9 @@ step, and the time of page faults, which grows by leaps with their size, hides w
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from itertools import accumulate
@@ -50,8 +44,6 @@ BASES = ("plain", "plain step on T + V")
 MEMORY = 1.5  # P over plain
 LIMITS = {"default": 1.35, "validation-free": 1.15, "run at m = 10": 1.04}  # of the ratio of least times
 SHAPE = {"tokens": 2048, "vocab": 256, "hidden": 256, "layers": 4, "languages": 8}
-RANKS, OVERHEAD, ROOM = (1, 2, 4), 0.10, 0.03  # ROOM: what a measured share may be above the one asked for
-RUN = "--tokens 400k --toy-size 200k --checkpoint-every 100000 --test-windows 16 --irds-every auto"
 
 
 class Bench:
@@ -198,25 +190,6 @@ def peak(step: Callable[[], None]) -> float:
     return float(max(accumulate(sizes)))
 
 
-def ranks() -> bool:
-    """Print the added share of time of runs on several ranks; whether it is what was asked for."""
-    print("\n| ranks | evaluations | added time, asked for | measured |\n| --- | --- | --- | --- |")
-    shares = []
-    for count in RANKS:
-        with tempfile.TemporaryDirectory() as out:
-            launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
-            command = [*launcher, str(ROOT / "adapters" / "irds_train.py"), *RUN.split(), "--out", out]
-            settings = {**os.environ, "OMP_NUM_THREADS": "1"}
-            done = subprocess.run([*command, "--irds-overhead", str(OVERHEAD)], env=settings, capture_output=True)
-            if done.returncode:
-                sys.exit(done.stderr.decode())
-            last = json.loads((Path(out) / "metrics.jsonl").read_text().splitlines()[-1])
-            evaluations = json.loads((Path(out) / "sv_raw.csv.json").read_text())["provenance"]["evaluations"]
-        shares.append(last["irds_overhead"])
-        print(f"| {count} | {evaluations} | {OVERHEAD:.1%} | {shares[-1]:.1%} |", flush=True)
-    return max(shares) <= OVERHEAD + ROOM
-
-
 KEEP = {"MALLOC_MMAP_THRESHOLD_": str(2**40), "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**26)}
 
 
@@ -238,7 +211,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.small:
         arguments.rounds, arguments.seconds, arguments.tokens = 1, 0.0, 512
-        arguments.skip = ["memory", "ranks", "run", "exact", "naive"]
+        arguments.skip = ["memory", "run", "exact", "naive"]
     keep_memory()
     torch.set_num_threads(1)
     torch.set_default_device(arguments.device)
@@ -259,8 +232,6 @@ def main() -> int:
         print(f"| {name} | {median:.3f} | {least:.3f} | {LIMITS.get(name, '')} | {cells} |", flush=True)
     within = all(table[name][1] <= limit for name, limit in LIMITS.items() if name in table)
     within &= all(peaks[n] - peaks["plain"] <= MEMORY * 4 * bench.parameters for n in LIMITS if n in peaks)
-    if "ranks" not in arguments.skip:
-        within &= ranks()
     print(f"within the limits: {'yes' if within else 'NO'}")
     return 0 if within or arguments.small else 1
 

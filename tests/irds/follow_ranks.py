@@ -21,7 +21,6 @@ from matrix_models import Small, make, on_this_rank, state, syncing, wrap  # noq
 from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from shapleymix_irds.step import combine_halves  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
-from torch.amp.grad_scaler import GradScaler  # noqa: E402
 
 LRS = (0.02, 0.005)
 CLIP = 0.3
@@ -40,8 +39,8 @@ class Case:
 
 
 def cases() -> list[Case]:
-    free = "means, no validation set"
-    whats = ("plain", "accumulation", "scaler", "means", free, "edited", "sketch", f"{free}, sketch")
+    free = "no validation set"
+    whats = ("plain", "accumulation", "means", free, "edited", "sketch", f"{free}, sketch")
     every = [Case(wrapper, what) for wrapper in ("ddp", "fsdp") for what in whats]
     every = [case for case in every if case.name not in ("ddp edited", "ddp sketch")]
     return [*every, Case("hsdp 1x2", "accumulation"), Case("hsdp 2x1", "plain"), Case("alone", "by hand")]
@@ -79,8 +78,7 @@ def expected(case: Case, model: Small, calls: list[list[Any]], sides: dict[str, 
                 half = (seen[k] + rank + number) % 2  # ranks and calls begin with another half
                 seen[k] += 1
                 value = (loss_fn(x[row : row + 1], y[row : row + 1]) * weight).sum()
-                tokens = float((y[row] != -100).sum())
-                pieces.append((2 * k + half, gradient(model, value), tokens, tokens * weight))
+                pieces.append((2 * k + half, gradient(model, value), float((y[row] != -100).sum())))
     empty = [torch.zeros_like(p) for p in model.parameters()]
     g = [[u + sum(p[1][n] for p in pieces if p[0] == h) for n, u in enumerate(empty)] for h in range(8)]
     whole = [torch.stack([part[n] for part in g]).sum(0) for n in range(len(empty))]
@@ -89,10 +87,10 @@ def expected(case: Case, model: Small, calls: list[list[Any]], sides: dict[str, 
     scaled = [[r * u for r, u in zip(rates, part, strict=True)] for part in g]
     h = [gradient(model, loss) for loss in mean_losses(model, loss_fn, validation())]
     g, h, scaled = ([sketched(each, model, sides) for each in some] for some in (g, h, scaled))
-    if case.what.startswith("means, no"):
+    if case.what.startswith("no validation set"):
         gram = torch.tensor([[dot(a, b) for b in g] for a in scaled], dtype=torch.float64)
-        sums = [torch.tensor([sum(p[k] for p in pieces if p[0] == h) for h in range(8)]).double() for k in (2, 3)]
-        return torch.nan_to_num(combine_halves(gram, *sums))
+        tokens = torch.tensor([sum(p[2] for p in pieces if p[0] == h) for h in range(8)]).double()
+        return torch.nan_to_num(combine_halves(gram, tokens, float(tokens.sum())))
     whole = [[u + v for u, v in zip(scaled[2 * i], scaled[2 * i + 1], strict=True)] for i in range(4)]
     return torch.tensor([[dot(a, b) for b in h] for a in whole], dtype=torch.float64)
 
@@ -103,11 +101,10 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
     model = wrap(make(""), wrapping)
     loss_fn, rank = loss_of(model), dist.get_rank()
     optimizer = torch.optim.SGD(groups_of(model))
-    scaler = GradScaler("cpu", init_scale=256.0, enabled=case.what == "scaler")
     tracker = None
     if tracked:
         settings: dict[str, Any] = {"engine": "sketch" if case.what.endswith("sketch") else "exact"}
-        val = None if case.what.startswith("means, no") else validation()
+        val = None if case.what.startswith("no validation set") else validation()
         options = Options(val_sequences=3, measure_sequences=1, side=2)
         tracker = IRDS(model, LANGUAGES, val=val, every=1, options=options, loss_fn=loss_fn, **settings)
         tracker.follow(optimizer)
@@ -120,11 +117,13 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
             weight = 2 * weights_of(case, calls)[rank][number]
             with syncing(model, wrapping, last=number == len(calls[rank]) - 1):
                 if tracker is None:
-                    scaler.scale(loss_fn(x, y).sum() * weight).backward()
+                    (loss_fn(x, y).sum() * weight).backward()
+                elif tracker.validation is None:
+                    tracker.backward(loss_fn, x, y, lang, step=step, tokens=tokens)
                 else:
                     given = None if case.what.startswith("means") else tokens
                     with tracker.watch(lang, step=step, tokens=given):
-                        scaler.scale(loss_fn(x, y).sum() * weight).backward()
+                        (loss_fn(x, y).sum() * weight).backward()
         if case.what == "by hand":
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)
@@ -132,12 +131,10 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
             reference.load_state_dict(weights)
             truth = expected(case, reference, calls, tracker.engine.projections)
             truth = truth + torch.as_tensor(tracker.ledger.phi)
-        scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         if case.what == "edited":
             nn.utils.clip_grad_value_(model.parameters(), 1e-3)
-        scaler.step(optimizer)
-        scaler.update()
+        optimizer.step()
         optimizer.zero_grad()
         if truth is not None and tracker is not None:
             error = max(error, relative(tracker.ledger.phi, truth))

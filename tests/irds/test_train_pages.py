@@ -75,7 +75,7 @@ def test_the_lines_that_watch_and_follow_run() -> None:
             return type("Output", (), {"loss": losses})
 
     names |= {"model": Language(), "inputs": {"x": x, "y": y}, "lang": lang, "step": 0}
-    names |= {"scaler": torch.amp.GradScaler("cpu", enabled=False), "IRDS": __import__("shapleymix_irds").IRDS}
+    names |= {"IRDS": __import__("shapleymix_irds").IRDS}
     exec(block(LOOP, "python", 1), names)
     assert (names["tracker"].steps, names["tracker"].ledger.count) == (1, 1)
 

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.mixtures import format_mixture, parse_mixture
 from shapleymix.tables.words import amounts, parse_size
 from shapleymix_irds import IRDS, Options
-from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.hooked_watch import save_matrices
 from shapleymix_irds.train import checkpoint, outputs
 from shapleymix_irds.train.corpus import Corpus, Feed, Sampler, Sequences, open_corpus, passes, spread, windows_of
 from shapleymix_irds.train.distributed import World, bf16, build, join, sync_gradients
@@ -337,7 +337,6 @@ class Run:
             "tokens_per_second": speed,
             "mfu": speed * outputs.flops_of_a_token(self.shape, settings.seq) / peak,
             "peak_memory": outputs.peak_memory(world.device),
-            "irds_overhead": math.nan if self.tracker is None else float(self.tracker.overhead),
         }
         if self.metrics is not None:
             self.metrics.step(numbers)
@@ -351,34 +350,16 @@ class Run:
 
     def _finish(self) -> None:
         """Write the results; doing it again gives the same files."""
-        settings, faults = self.settings, []
+        settings = self.settings
         if self.world.main:
             outputs.write_summary(settings, self.shape.non_embedding, self.corpus, self.counts, self.pools)
-        if self.tracker is not None:
-            faults = self._write_matrices(self.tracker)
+        faults = [] if self.tracker is None else save_matrices(self.tracker, self.out)
         if self.world.main and settings.export:
             export(settings, self.shape, self.corpus.tokenizer.end)
         written = [name for name in outputs.WRITTEN if (self.out / name).exists()]
         self._say(f"wrote {', '.join(written)} in {self.out}")
         if faults:
             raise DataError.of(faults, "the SV matrix")
-
-    def _write_matrices(self, tracker: IRDS) -> list[Fault]:
-        """Write the matrices, and say what measuring came to; why one of them is missing."""
-        faults: list[Fault] = []
-        for name, kind in outputs.MATRICES.items():
-            try:
-                tracker.save(self.out / name, kind, force=True)
-                facts = tracker.matrix(kind).provenance
-            except TrackerError as error:
-                faults.append(Fault(f"there is no {name}: {error.message}", hint="train for longer, or evaluate more"))
-                continue
-            if kind == "calibrated":
-                ratios, more = tracker.efficiency, tracker.overhead  # no time where nothing was left to train
-                told = f"{facts['evaluations']} evaluations, 1 step of {facts['every']}"
-                told += f"; {more:+.1%} time" if more == more else ""
-                self._say(f"IRDS: {told}; efficiency {ratios.min():.2g} to {ratios.max():.2g}")
-        return faults
 
     def _say(self, text: str) -> None:
         if self.world.main:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +33,6 @@ from shapleymix_irds.train.settings import ModelConfig, Settings
 PAUSE = 5.0  # seconds between lines
 # TFLOP/s of dense bf16 matrix products, from the makers' data sheets; the first that a device's name holds counts.
 PEAKS = {"B200": 2250.0, "H200": 989.0, "H100": 989.0, "H800": 989.0, "A100": 312.0, "L40S": 362.0, "MI300X": 1307.0}
-MATRICES: dict[str, Literal["raw", "calibrated"]] = {"sv_raw.csv": "raw", "sv.csv": "calibrated"}
 WRITTEN = ("runs.csv", "sv.csv", "sv.csv.json", "sv_raw.csv", "sv_raw.csv.json", "summary.json", "metrics.jsonl")
 
 
