@@ -29,8 +29,8 @@ from shapleymix.errors import FitError, UsageError, caution, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.laws.task_curves import CODES, TRANSFORMS, TaskCurves, Transform
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
 from shapleymix.tables.words import as_word, format_size, parse_number, parse_pairs
@@ -183,7 +183,7 @@ class Downstream(Tabular, Record):
 
         A slope keeps its sign and a share of its size: no line is drawn that scores worse for a lower loss.
         """
-        rng = np.random.default_rng([0, Stream.LINES])
+        rng = np.random.default_rng([0, RandomStream.LINES])
         drawn = np.empty((2, replicates, len(self.calibrations)))
         for t, one in enumerate(self.calibrations):
             values, vectors = np.linalg.eigh(one.covariance)

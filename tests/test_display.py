@@ -20,7 +20,7 @@ from shapleymix.fitting.comparison import compare
 from shapleymix.fitting.fit import Fit, evaluate, fit
 from shapleymix.game.coalitions import shapley_values
 from shapleymix.game.exact import members_of
-from shapleymix.game.sampled import Estimate, estimate_shapley
+from shapleymix.game.kriging import Estimate, estimate_shapley
 from shapleymix.laws import Law
 from shapleymix.mixing.optimize import compare_mixtures, frontier, optimize
 from shapleymix.records import FloatArray, IntArray, Record

@@ -13,7 +13,7 @@ from test_game_exact import shapley_by_permutations
 from shapleymix.errors import DataError, UsageError
 from shapleymix.game.coalitions import Game, coalition_game, coalition_masks, shapley_values
 from shapleymix.game.exact import members_of
-from shapleymix.game.sampled import exact_variance
+from shapleymix.game.kriging import exact_variance
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix

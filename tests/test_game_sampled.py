@@ -10,13 +10,13 @@ from scipy.stats import multivariate_normal
 
 from shapleymix.errors import DataError, UsageError
 from shapleymix.game.exact import exact_shapley, masks_of, members_of
-from shapleymix.game.sampled import (
+from shapleymix.game.kriging import (
     Estimate,
     _posterior,
     estimate_shapley,
     exact_variance,
+    kriged_shapley,
     sample_coalitions,
-    smooth_shapley,
 )
 
 
@@ -111,7 +111,7 @@ def test_smooth_covers_at_two_standard_errors() -> None:
 
 def test_smooth_is_the_posterior_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against brute force at one rho: condition a joint normal over all 16 payoffs, its trend prior nearly flat."""
-    monkeypatch.setattr("shapleymix.game.sampled.RHO_GRID", (0.4,))
+    monkeypatch.setattr("shapleymix.game.kriging.RHO_GRID", (0.4,))
     held = members_of(np.arange(16), 4)
     trend = np.column_stack([np.ones(16), held])
     distance = (held[:, None] != held).sum(axis=2)
@@ -121,7 +121,7 @@ def test_smooth_is_the_posterior_of_its_model(monkeypatch: pytest.MonkeyPatch) -
     gain = prior[:, seen] @ np.linalg.inv(prior[np.ix_(seen, seen)])
     left = prior - gain @ prior[seen]
     functional = exact_shapley(np.eye(16))
-    values, stderr = smooth_shapley(held[seen], payoffs[seen])
+    values, stderr = kriged_shapley(held[seen], payoffs[seen])
     np.testing.assert_allclose(values, functional @ gain @ payoffs[seen], atol=1e-5)
     ratio = stderr[:, 0] ** 2 / np.diag(functional @ left @ functional.T)
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-2)

@@ -8,8 +8,8 @@ from simulated import NAMES, inputs, languages, log_of, mixtures, true_law, with
 
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law, Observations
-from shapleymix.laws.classical import Shapley, ShapleyConcave, ShapleyTempered, mixture_slopes, same_family
 from shapleymix.laws.learned_base import LearnedBase
+from shapleymix.laws.mixture_laws import Shapley, ShapleyConcave, ShapleyTempered, mixture_slopes, same_family
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 

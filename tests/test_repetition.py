@@ -74,7 +74,7 @@ def found(log: RunLog) -> Fit:
 
 def test_the_worth_and_the_harm_of_the_simulation_are_found(log: RunLog, found: Fit):
     known = found.repetition
-    assert known.told
+    assert known.identified
     assert known.mixed
     assert np.abs(known.symbols - SYMBOLS).max() < 0.3
     assert np.std(known.replicates[:, 1:], axis=0).max() < WORTH_PRIOR.spread / 2
@@ -101,7 +101,7 @@ def test_a_log_without_repetition_is_fitted_as_before_and_leaves_the_prior():
         np.testing.assert_array_equal(getattr(one.law, symbol), getattr(other.law, symbol))
         np.testing.assert_array_equal(getattr(one.replicates, symbol), getattr(other.replicates, symbol))
     known = other.repetition
-    assert not known.told
+    assert not known.identified
     assert known.symbols[0] == HARM_PRIOR.center
     assert 0.8 < np.std(known.replicates[:, 0]) / HARM_PRIOR.spread < 1.2
     assert one.summary() == other.summary()
@@ -117,7 +117,7 @@ def test_tokens_of_the_languages_table_are_those_of_every_run(log: RunLog):
     by_log = fit(replace(log, unique=np.tile(known, (60, 1))), "learned-base", **quick)
     np.testing.assert_array_equal(by_table.repetition.symbols, by_log.repetition.symbols)
     blank = replace(log, unique=np.full((60, 3), np.nan))  # a log that says "no limit" is believed
-    assert not fit(blank, "learned-base", languages=table, **quick).repetition.told
+    assert not fit(blank, "learned-base", languages=table, **quick).repetition.identified
 
 
 def test_a_saved_fit_predicts_as_before_and_as_the_formulas_say(found: Fit, tmp_path):

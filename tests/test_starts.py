@@ -14,7 +14,7 @@ from shapleymix.fitting.evidence import gather
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import _nonnegative, starting_points
 from shapleymix.laws import LAWS, Observations
-from shapleymix.laws.classical import mixture_slopes
+from shapleymix.laws.mixture_laws import mixture_slopes
 from shapleymix.records import FloatArray
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.game.exact import members_of
-from shapleymix.game.sampled import sample_coalitions
+from shapleymix.game.kriging import sample_coalitions
 from shapleymix.tables.mixtures import mixture_of
 from shapleymix.tables.sheets import read_sheet
 

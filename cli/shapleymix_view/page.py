@@ -216,7 +216,7 @@ def _objective(best: Mixture) -> str:
     ends = np.array([best.objective_low, best.objective_high])
     low, high = (1 - ends)[::-1] if best.measure == "error" else ends
     interval = f", {low:.4f} to {high:.4f} with probability {best.level:.0%}" if np.isfinite(ends).all() else ""
-    return f"{best.told[0].upper()}{best.told[1:]}{interval}."
+    return f"{best.objective_text[0].upper()}{best.objective_text[1:]}{interval}."
 
 
 def _against(best: Mixture) -> Iterator[Markup]:
@@ -411,7 +411,7 @@ def _summary(fit: Fit, best: Mixture | None) -> Iterator[Markup]:
         largest = [f"{best.sources[i]} {best.p[i]:.1%}" for i in np.argsort(-best.p, kind="stable")[:3].tolist()]
         text += (
             f" The best mixture for N = {format_size(best.N)} and D = {format_size(best.D)} has {', '.join(largest)}"
-            f"{' and others' if len(best.sources) > 3 else ''}: {best.told}."
+            f"{' and others' if len(best.sources) > 3 else ''}: {best.objective_text}."
         )
         text += f" {best.verdict}" if best.verdict else ""
     yield node("p", text)

@@ -10,12 +10,13 @@ Modules, in reading order:
   estimation        fit one law to weighted evidence in one batch
   coverage          whether there are runs enough for a law, where its fit has data, and how it ended for each target
   study             what fitting and comparing both run on, and what cross-validation chose that a law believes
-  held_out          held-out predictions of laws, black boxes and fixed predictors, and how well they match losses
+  held_out          held-out predictions of laws and black boxes, and how well they match losses
   noise             how runs scatter about a law: one model of log losses
   surface           all that is known of losses at one budget: values, joint samples, convex pieces
   prediction        predicted losses or scores with intervals and warnings, and how points are spelt
   questions         what a fit asks of its log: losses far from the law, recipes and orders that explain residuals
-  regimes           one law fitted to one study, and to each of its regimes
+  one_law           one law fitted to one study: the law, its replicates, its errors and its noise
+  regimes           runs with and without a target's own language, and a law fitted to each
   comparison        every law on the same held-out runs, and which of them `auto` takes
   fit               from logs to a fitted law, and what it answers
   borrowed_sources  sources without runs, each taken to be like one that runs hold

@@ -16,11 +16,11 @@ import numpy as np
 
 from shapleymix.errors import UsageError, caution, did_you_mean
 from shapleymix.fitting.fit import Fit
-from shapleymix.fitting.regimes import Absent
+from shapleymix.fitting.regimes import NoOwnData
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.streams import Stream
 from shapleymix.tables.languages import own_data
 from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 
@@ -60,7 +60,7 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
         hint = "fit a law that has them, such as 'learned-base'"
         raise UsageError(f"like: law {law.name!r} has no coefficients of single sources to take over", hint=hint)
-    rng = np.random.default_rng([parse_whole(seed, "seed"), Stream.LIKE])
+    rng = np.random.default_rng([parse_whole(seed, "seed"), RandomStream.LIKE])
     for new, known in pairs.items():
         fit = _with(fit, new, known, rng)
     caution(f"little is known of the effect of {new}: {fit.thin[new]}" for new in pairs)
@@ -114,7 +114,7 @@ def _idle_at(fit: Fit, target: str) -> frozenset[str]:
     return frozenset(name for name, there in idle.items() if there[fit.targets.index(target)])
 
 
-def _with_absent(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Absent | None:
+def _with_absent(fit: Fit, new: str, known: str, rng: np.random.Generator) -> NoOwnData | None:
     """What tells mixtures without a target's own language, with the source that is like another."""
     if fit.absent is None:
         return None

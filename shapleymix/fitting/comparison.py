@@ -22,13 +22,13 @@ from shapleymix.fitting.held_out import (
     size_of,
     surely,
 )
-from shapleymix.fitting.regimes import Parted, parted, parted_by
+from shapleymix.fitting.regimes import RegimeSplit, parted, parted_by
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.laws import Law
-from shapleymix.laws.classical import Additive
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
+from shapleymix.laws.mixture_laws import Additive
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
@@ -93,16 +93,16 @@ class Comparison(Tabular, Record):
         return self._scored()[int(np.argmin(self._errors()))].law
 
     def preferred(self) -> str:
-        """The law that `law="auto"` takes: `learned-base`, unless the best is better by more than chance (`told`)."""
+        """The law that `law="auto"` takes: `learned-base`, unless the best is better by more than chance."""
         scored, best = [entry.law for entry in self._scored()], self.best()
-        return USUAL if USUAL in scored and self.told(scored.index(best), scored.index(USUAL)) >= 0 else best
+        return USUAL if USUAL in scored and self.significance(scored.index(best), scored.index(USUAL)) >= 0 else best
 
     @property
     def better(self) -> FloatArray:
         """(L, L) the probability that law a has a lower mean PE than law b."""
         return probability_below(self.gap, self.gap_error, self.mixtures)
 
-    def told(self, one: int, other: int) -> int:
+    def significance(self, one: int, other: int) -> int:
         """1 or -1 where the error of a law with scores is above or below another's by more than chance, else 0.
 
         Parameters
@@ -170,7 +170,7 @@ def compare(
     return replace(found, notices=(*found.notices, *notices))
 
 
-def _unscored(parts: Parted, masks: BoolArray) -> tuple[str, ...]:
+def _unscored(parts: RegimeSplit, masks: BoolArray) -> tuple[str, ...]:
     """How many losses that masks (V, R) hold out are of another regime than the laws are fitted to.
 
     Raises

@@ -15,15 +15,15 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.evidence import HARM_ERROR, Evidence, harms
+from shapleymix.fitting.evidence import HARM_ERROR, Evidence, models_harm
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
-from shapleymix.fitting.repetition import drawn_centers, worn
+from shapleymix.fitting.repetition import drawn_centers, fit_repetition
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import (
     NOISE,
-    Believed,
     Levels,
     Packing,
+    PriorTable,
     completed,
     filled,
     of_sources,
@@ -32,8 +32,8 @@ from shapleymix.fitting.symbols import (
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations, Role
 from shapleymix.laws.core import CoreLaw
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.streams import Stream
 
 ITERATIONS, TOLERANCE = 1000, 1e-8  # of a fit: most steps, and the relative change at which it stops
 THREADS = 2  # chunks that are worked on at once; the result does not depend on it
@@ -90,7 +90,7 @@ class Estimation:
     givens: dict[str, FloatArray]
     evidence: Evidence
     settings: Settings
-    believed: Believed
+    believed: PriorTable
     levels: Levels
     threshold: float  # Huber's, where the user names none
     repeated: FloatArray
@@ -112,7 +112,7 @@ class Estimation:
         _require_weight(law, inputs.targets, observed)
         noise = np.full(len(inputs.targets), NOISE)
         usual = {name: values[0] for name, values in law.knobs.items()}
-        believed = Believed.of(packing, usual, givens, noise)
+        believed = PriorTable.of(packing, usual, givens, noise)
         levels = Levels.of(evidence.log, rows)
         alike = evidence.usual[None]
         return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold, alike)
@@ -131,7 +131,7 @@ class Estimation:
         rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
         if not self.evidence.tells(self.packing.law):
             return self._estimate(solution, rows, self._seen(shares))
-        there, x = worn(self, shares, solution.x[rows])
+        there, x = fit_repetition(self, shares, solution.x[rows])
         found = there._search(shares, x[:, None], replace(stop, damping=NEARBY))
         return there._estimate(found, np.arange(V * K).reshape(V, K), self._seen(shares))
 
@@ -140,7 +140,7 @@ class Estimation:
 
         What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
         """
-        draws = np.random.default_rng([seed, Stream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
+        draws = np.random.default_rng([seed, RandomStream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
         for place in of_sources(self.packing):
             draws[..., place] = draws[..., place][..., self.evidence.ranks]
         start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self
@@ -148,7 +148,7 @@ class Estimation:
             center = drawn_centers(self.evidence.ranks, len(shares), seed)
             there = replace(self, repeated=center)
             if self.evidence.tells(self.packing.law):
-                there, again = worn(self, shares, start[:, 0], center, REPLICATE_ROUNDS)
+                there, again = fit_repetition(self, shares, start[:, 0], center, REPLICATE_ROUNDS)
                 start = again[:, None]
         drawn = bool(self.packing.law.knobs)  # from what is believed, where no run tells it
         stop = Stop(REPLICATE_ITERATIONS, BELIEVED_REPLICATE if drawn else REPLICATE_TOLERANCE, NEARBY)
@@ -333,7 +333,7 @@ class Estimation:
             return self.observed.p, None
         ratios = evidence.ratios(at[0] if len(at) == 1 else at)
         strength = np.broadcast_to(np.exp(at[:, :1]), (len(target), 1))
-        return ratios, strength * evidence.harms.T[self._columns[target]] if harms(law) else None
+        return ratios, strength * evidence.harms.T[self._columns[target]] if models_harm(law) else None
 
     def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""

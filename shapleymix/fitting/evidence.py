@@ -19,8 +19,8 @@ from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR, Chinchilla, CoreLaw
 from shapleymix.laws.pieces import effective, harmful
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of, own_data
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat
@@ -65,7 +65,7 @@ def finished(log: RunLog) -> BoolArray:
 
 FINISHED = 0.99
 """Share of the schedule at which a run is finished: token counts are rounded to batches."""
-LATE = 4.0
+CHECKPOINT_POWER = 4.0
 """Power of the share by which a checkpoint counts (`bench_accuracy.py`)."""
 OFTEN, TELLING = 1.5, 3
 """Epochs of some source, and how many runs with so many, that tell what repetition costs."""
@@ -155,7 +155,7 @@ class Evidence:
         if not self.repeats(type(law)):
             return law.losses(self.ratios(self.usual), log.N, log.D)
         found = law.losses(self.ratios(repeated), log.N, log.D)
-        if not harms(law) or not isinstance(law, CoreLaw):
+        if not models_harm(law) or not isinstance(law, CoreLaw):
             return found
         harm = self.harms if targets is None else self.harms[:, targets]
         return found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * harm)
@@ -243,9 +243,9 @@ def _by_schedule(share: FloatArray, settings: Settings) -> tuple[FloatArray, Boo
         return every, ~early, ()
     if settings.checkpoints == ALL:
         return every, every > 0, (f"{counted} losses along a run, not for final ones, and all rows count alike",)
-    how = f"each counts by its share of the run's tokens, to the power {LATE:g}"
+    how = f"each counts by its share of the run's tokens, to the power {CHECKPOINT_POWER:g}"
     told = f"{counted} final losses, and {how} (checkpoints all answers for losses along a run)"
-    return np.minimum(share, 1.0) ** LATE, ~early, (told,)
+    return np.minimum(share, 1.0) ** CHECKPOINT_POWER, ~early, (told,)
 
 
 _NOTHING_LEFT = "check D, the split column, and the filters on tokens"
@@ -287,7 +287,7 @@ def harmed_by(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
     return (own | ~own.any(axis=0) | ~own.any(axis=1, keepdims=True)).astype(np.float64)
 
 
-def harms(law: Law | type[Law]) -> bool:
+def models_harm(law: Law | type[Law]) -> bool:
     """Whether a law knows of the harm that repeated tokens do, besides what they are worth: where it has mixtures."""
     kind = law if isinstance(law, type) else type(law)
     return issubclass(kind, CoreLaw) and kind.takes_repetition and not issubclass(kind, Chinchilla)
@@ -366,6 +366,6 @@ def bootstrap_shares(log: RunLog, replicates: int, seed: int) -> FloatArray:
     Unlike draws with replacement it never leaves a mixture out, so that laws with many symbols stay identified.
     """
     groups = log.groups
-    draws = np.random.default_rng([seed, Stream.BOOTSTRAP]).exponential(size=(replicates, int(groups.max()) + 1))
+    draws = np.random.default_rng([seed, RandomStream.BOOTSTRAP]).exponential(size=(replicates, int(groups.max()) + 1))
     draws /= draws.mean(axis=1, keepdims=True)
     return draws[:, groups]

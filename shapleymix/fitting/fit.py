@@ -15,15 +15,16 @@ from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, Place
-from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by, harms, one_log, traceless
+from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by, models_harm, one_log, traceless
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
-from shapleymix.fitting.prediction import TOLD, Budget, Points, Prediction, names_of_points, points_of
-from shapleymix.fitting.regimes import Absent, Parted, errors_of, fitted_apart, noise_of, parted
+from shapleymix.fitting.one_law import errors_of, noise_of
+from shapleymix.fitting.prediction import MOST_WARNINGS, Budget, Points, Prediction, names_of_points, points_of
+from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fitted_apart, parted
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, study_of
-from shapleymix.fitting.surface import SAMPLES, Known, Regime, Score, Surface, holding, moved, with_score
+from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, holding, moved, with_score
 from shapleymix.fitting.symbols import assumed
 from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
@@ -63,7 +64,7 @@ class Fit(Tabular, Record):
         What was left out, and what the user should check.
     provenance : dict
         Inputs and settings from which the fit can be made again.
-    repetition, absent : Repetition and Absent, optional
+    repetition, absent : Repetition and NoOwnData, optional
         What repeated tokens are worth and the harm that they do (None for a law that has no place for them), and what
         tells the losses of mixtures without a target's own language, where the log shows that these are another regime.
     knobs : dict of str to array (K,)
@@ -89,7 +90,7 @@ class Fit(Tabular, Record):
     notices: tuple[str, ...]
     provenance: dict[str, Json]
     repetition: Repetition | None = None
-    absent: Absent | None = None
+    absent: NoOwnData | None = None
     knobs: dict[str, FloatArray] = field(default_factory=dict)
     noise: Noise | None = None
 
@@ -188,10 +189,11 @@ class Fit(Tabular, Record):
         limits = limits_of_points(unique, supply, mixtures)
         raw, losses, ends = self._asked(mixtures, sizes, tokens, limits, level, read)
         place = self.place(mixtures, sizes, tokens)
-        told = self.cautions(mixtures, sizes, tokens, raw, limits, None if runs is None else names)
+        told = self.warnings_at(mixtures, sizes, tokens, raw, limits, None if runs is None else names)
         found = Prediction(
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, ends[0], ends[1], level,
-            place.outside, (raw > self.coverage.untrained) & ~place.apart, told[:TOLD], told[TOLD:], read.name,
+            place.outside, (raw > self.coverage.untrained) & ~place.apart,
+            told[:MOST_WARNINGS], told[MOST_WARNINGS:], read.name,
         )  # fmt: skip
         caution(found.warnings)
         return found
@@ -228,7 +230,7 @@ class Fit(Tabular, Record):
             If the law overflows there.
         """
         N, D = float(N), float(D)
-        known = FitAt.of(self, N, D, available)
+        known = FitLosses.of(self, N, D, available)
         pieces, draws = known.with_own.pieces, known.with_own.draws
         if draws is not None:
             draws = draws.scaled(_about(known.with_own, draws, self.coverage.middle))
@@ -241,7 +243,7 @@ class Fit(Tabular, Record):
         found = Surface(self.sources, self.targets, N, D, "loss", supply, pieces, draws, own, edge, absent, known)
         return found if score is None else with_score(found, score)
 
-    def lacks(self) -> tuple[str, ...]:
+    def missing_from_intervals(self) -> tuple[str, ...]:
         """What the intervals leave out, in words; nothing if the fit has replicates and held-out residuals."""
         if self.replicates is None and self.noise is None:
             return ("there are no intervals: the fit has neither bootstrap replicates nor held-out residuals",)
@@ -256,7 +258,7 @@ class Fit(Tabular, Record):
         apart = np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
         return Place(p, N, D, self.sources, self.targets, self.coverage, assumed(self.law, self.held), apart)
 
-    def cautions(
+    def warnings_at(
         self,
         p: FloatArray,
         N: FloatArray,
@@ -269,10 +271,10 @@ class Fit(Tabular, Record):
         place, nothing = self.place(p, N, D), np.full(len(self.sources), np.nan)
         limits = np.broadcast_to(nothing if unique is None else unique, p.shape)
         counted = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names)
-        if self.repetition is not None and harms(self.law):
+        if self.repetition is not None and models_harm(self.law):
             counted += self.repetition.much_harm(p, limits, N, D, self.sources, self.targets)
         apart = () if self.absent is None else self.absent.warnings(self.targets, p)
-        narrow = () if self.replicates is None and self.noise is None else self.lacks()
+        narrow = () if self.replicates is None and self.noise is None else self.missing_from_intervals()
         return (*place.warnings(losses), *apart, *counted, *narrow)
 
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
@@ -303,17 +305,17 @@ class Fit(Tabular, Record):
 
 
 @dataclass(frozen=True)
-class FitAt(Known):
+class FitLosses(LossSource):
     """What a fit knows at one budget and supply."""
 
     fit: Fit
     N: float
     D: float
-    with_own: Regime
-    without: Regime | None
+    with_own: LawAtBudget
+    without: LawAtBudget | None
 
     @classmethod
-    def of(cls, fit: Fit, N: float, D: float, available: FloatArray | None) -> FitAt:
+    def of(cls, fit: Fit, N: float, D: float, available: FloatArray | None) -> FitLosses:
         """A fit at N parameters, D tokens and unique tokens (M,), NaN for no limit."""
         known, unlimited = fit.repetition, available is None or bool(np.isnan(available).all())
         supply = None if known is None or unlimited or available is None else available / D
@@ -324,8 +326,8 @@ class FitAt(Known):
             drawn = known.drawn(float(np.hypot(*far)), fit.seed)
         harmed = harmed_by(fit.sources, fit.targets)
 
-        def regime(law: Law, replicates: Law | None) -> Regime:
-            return Regime(law, replicates, N, D, supply, symbols, drawn, harmed)
+        def regime(law: Law, replicates: Law | None) -> LawAtBudget:
+            return LawAtBudget(law, replicates, N, D, supply, symbols, drawn, harmed)
 
         other = None if fit.absent is None else regime(fit.absent.law, fit.absent.replicates)
         return cls(fit, N, D, regime(fit.law, fit.replicates), other)
@@ -343,10 +345,10 @@ class FitAt(Known):
 
     def raw(self, p: FloatArray) -> FloatArray:
         """Losses (R, K) as the law gives them, above an untrained model's, too."""
-        return np.stack([self._of_regimes(self.with_own.losses(one), one, Regime.losses) for one in p])
+        return np.stack([self._of_regimes(self.with_own.losses(one), one, LawAtBudget.losses) for one in p])
 
     def _of_regimes(
-        self, known: FloatArray, p: FloatArray, asked: Callable[[Regime, FloatArray], FloatArray]
+        self, known: FloatArray, p: FloatArray, asked: Callable[[LawAtBudget, FloatArray], FloatArray]
     ) -> FloatArray:
         """Losses (..., K) with those of the other regime where they are meant."""
         if self.without is None or self.fit.absent is None or not (there := self.fit.absent.entries(p[None])[0]).any():
@@ -355,7 +357,7 @@ class FitAt(Known):
 
     def losses(self, p: FloatArray) -> FloatArray:
         found = self.with_own.losses(p)
-        return self._of_regimes(np.where(found > self.fit.coverage.untrained, np.nan, found), p, Regime.losses)
+        return self._of_regimes(np.where(found > self.fit.coverage.untrained, np.nan, found), p, LawAtBudget.losses)
 
     def base(self, p: FloatArray, samples: int) -> FloatArray:
         found = moved(self.with_own, p, samples)
@@ -387,13 +389,13 @@ class FitAt(Known):
 
     def warnings(self, p: FloatArray, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         unique = None if self.with_own.supply is None else self.with_own.supply * self.D
-        return self.fit.cautions(p, *self._budgets(p), self.raw(p), unique, names)
+        return self.fit.warnings_at(p, *self._budgets(p), self.raw(p), unique, names)
 
     def _budgets(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.full(len(p), self.N), np.full(len(p), self.D)
 
 
-def _about(regime: Regime, draws: Pieces, p: FloatArray) -> FloatArray:
+def _about(regime: LawAtBudget, draws: Pieces, p: FloatArray) -> FloatArray:
     """Factors (K,) that move the replicates to lie about the law at one mixture."""
     with np.errstate(invalid="ignore", divide="ignore"):
         factor = regime.losses(p) / np.median(draws.losses(p), axis=0)
@@ -504,7 +506,7 @@ def fit(
     return found
 
 
-def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> Fit:
+def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None) -> Fit:
     """One law fitted to a study, apart to its regimes.
 
     Raises
@@ -523,4 +525,4 @@ def fit_of(parts: Parted, law: type[Law], progress: Progress | None = None) -> F
         provenance=study.provenance(law), knobs=dict(point.knobs),
         noise=noise_of(study, point, study.evidence.counted),
     )  # fmt: skip
-    return replace(found, notices=(*found.notices, *found.lacks()))
+    return replace(found, notices=(*found.notices, *found.missing_from_intervals()))

@@ -22,7 +22,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import pearson
 
-SURE = float(norm.cdf(2.0))
+TWO_ERRORS = float(norm.cdf(2.0))
 """Probability from which one law is called better than another: that of two standard errors of a normal law."""
 
 
@@ -41,7 +41,7 @@ def probability_below(mean: FloatArray, error: FloatArray, count: int) -> FloatA
 def surely(mean: FloatArray | float, error: FloatArray | float, count: int) -> int:
     """1 or -1 where a mean over so many mixtures, with its standard error, is surely above or below 0, else 0."""
     below = float(probability_below(np.asarray(mean), np.asarray(error), count))
-    return int(below < 1 - SURE) - int(below > SURE)
+    return int(below < 1 - TWO_ERRORS) - int(below > TWO_ERRORS)
 
 
 @dataclass(frozen=True)

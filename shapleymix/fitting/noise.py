@@ -27,8 +27,8 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.fitting.coverage import Coverage
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-from shapleymix.streams import Stream
 
 BEYOND_N, BEYOND_D = 0.010, 0.030
 """Standard deviation of the form's error in log loss for each factor e beyond the fitted N and D.
@@ -124,7 +124,7 @@ class Noise(Record):
 
     def heavy(self, samples: int, seed: int) -> FloatArray:
         """T (S,)."""
-        chi2 = np.random.default_rng([seed, Stream.NOISE, 0]).chisquare(self.runs, samples)
+        chi2 = np.random.default_rng([seed, RandomStream.NOISE, 0]).chisquare(self.runs, samples)
         return np.sqrt(self.runs / chi2)
 
     def _over_mixtures(self, p: FloatArray, runs: bool) -> FloatArray:
@@ -142,13 +142,13 @@ def form_error(coverage: Coverage, N: float, D: float) -> FloatArray:
 
 def form_draws(samples: int, seed: int) -> FloatArray:
     """z_0 (S,), alike at every budget."""
-    return np.random.default_rng([seed, Stream.NOISE, 1]).standard_normal(samples)
+    return np.random.default_rng([seed, RandomStream.NOISE, 1]).standard_normal(samples)
 
 
 @lru_cache(maxsize=64)
 def _normal(seed: int, place: int, samples: int, targets: int) -> FloatArray:
     """Draws (S, K + 1) for the row at a place: one for all targets, then one for each."""
-    return np.random.default_rng([seed, Stream.NOISE, 2 + place]).standard_normal((samples, targets + 1))
+    return np.random.default_rng([seed, RandomStream.NOISE, 2 + place]).standard_normal((samples, targets + 1))
 
 
 def _correlated(draws: FloatArray, shared: float) -> FloatArray:

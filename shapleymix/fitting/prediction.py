@@ -19,7 +19,7 @@ from shapleymix.tables.words import Ratio, parse_size
 Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
 """A mixture that is given otherwise than by ratios in the order of the sources."""
 Points = ArrayLike | Spelt | Sequence[MixtureSpec]
-TOLD = 3
+MOST_WARNINGS = 3
 """Sentences of an answer that are warnings: those that change what a reader would do."""
 Budget = ArrayLike | str | Sequence[float | str]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from shapleymix.fitting.evidence import SAME, levels_of
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.streams import Stream
 from shapleymix.tables.languages import own_data
 from shapleymix.tables.runs import RECIPE, RunLog
 from shapleymix.tables.words import format_size
@@ -49,7 +49,7 @@ def _listed(parts: list[str]) -> str:
     return "; ".join(parts[:LISTED]) + more
 
 
-SHUFFLES, TOLD = 999, 0.01
+SHUFFLES, SIGNIFICANT = 999, 0.01
 """Shuffles among the runs of one size, and the probability from which on they tell something."""
 
 
@@ -71,7 +71,7 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[
         cause = np.repeat(np.log(values)[:, None], residual.shape[1], axis=1)
         share, chance, spread = explained(cause, residual, sizes, seed)
         told = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
-        if chance <= TOLD and spread > SAME:
+        if chance <= SIGNIFICANT and spread > SAME:
             advice = "train all runs of a size by one recipe, or leave these out"
             found.append(f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}")
         elif spread > SAME:
@@ -83,7 +83,7 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[
         late = np.where(own.any(axis=0), (log.late - log.p) @ own, np.nan)
         share, chance, spread = explained(late, residual, sizes, seed)
         told = "runs read their languages in phases: the fit takes the sum"
-        if chance <= TOLD and spread > SAME:
+        if chance <= SIGNIFICANT and spread > SAME:
             advice = "what is read last counts for more or less than the law knows"
             found.append(f"{told}, but the order explains {share:.0%} of what it leaves (p = {chance:.2g}): {advice}")
         elif spread > SAME:
@@ -112,7 +112,7 @@ def explained(cause: FloatArray, residual: FloatArray, sizes: IntArray, seed: in
     known = np.isfinite(cause) & np.isfinite(residual)
     x, y = (_within(np.where(known, one, 0.0), known, sizes) for one in (cause, residual))
     product, ranked = float((x * y).sum()), np.argsort(sizes, kind="stable")
-    rng = np.random.default_rng([seed, Stream.RECIPES])
+    rng = np.random.default_rng([seed, RandomStream.RECIPES])
     orders = [np.lexsort([rng.random(len(x)), sizes]) for _ in range(SHUFFLES)]
     by_chance = np.array([abs(float((x[order] * y[ranked]).sum())) for order in orders])
     chance = float((1 + (by_chance >= abs(product)).sum()) / (1 + SHUFFLES))

@@ -1,4 +1,4 @@
-"""One law fitted to one study, and to each of its regimes: runs with and without a target's own language.
+"""Two regimes of one study, runs with and without a target's own language, and a law fitted to each.
 
 A model that never saw a language predicts it far worse than the law of those that did says, however little they saw.
 One law for both is pulled off by such runs; without them it knows nothing of such mixtures. So where the log tells the
@@ -12,176 +12,27 @@ Legend: R rows or points, K targets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import FitError
-from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
-from shapleymix.fitting.estimation import Estimation, Stage
-from shapleymix.fitting.evidence import (
-    TRACE,
-    Evidence,
-    bootstrap_shares,
-    chosen,
-    levels_of,
-    own_source,
-    own_tokens,
-    without,
-)
-from shapleymix.fitting.held_out import (
-    Scores,
-    learned_by,
-    mean_of,
-    over_mixtures,
-    predicted_held_out,
-    require_losses,
-    score,
-    surely,
-)
-from shapleymix.fitting.least_squares import CONVERGED
+from shapleymix.fitting.coverage import Coverage
+from shapleymix.fitting.estimation import Estimation
+from shapleymix.fitting.evidence import TRACE, chosen, own_source, own_tokens, without
+from shapleymix.fitting.held_out import mean_of, over_mixtures, surely
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.questions import questions_of_fit, questions_of_recipes
-from shapleymix.fitting.repetition import Repetition
-from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, held_out, sample_of_targets
-from shapleymix.fitting.symbols import drawn_exponents
-from shapleymix.laws import BlackBox, Law
+from shapleymix.fitting.one_law import Fitted, fitted_to, noise_of
+from shapleymix.fitting.study import Progress, Study, held_out, sample_of_targets
+from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A fitted law, its replicates, what is to be said of it, what it covers, and the losses (R, K) that it used."""
-
-    law: Law
-    replicates: Law | None
-    stopped: tuple[str, ...]
-    held: tuple[str, ...]
-    notes: tuple[str, ...]
-    coverage: Coverage
-    used: BoolArray
-    repetition: Repetition | None
-    held_out: FloatArray | None = None
-    knobs: Mapping[str, FloatArray] = field(default_factory=dict)
-
-
-def learned(study: Study, law: type[BlackBox]) -> Fitted:
-    """A black box."""
-    log, seen = study.log, study.evidence.observations(law, study.inputs)
-    found = learned_by(law, log, seen, study.seed)
-    note = "a black box has no bootstrap replicates"
-    used = (seen.weight > 0) & study.evidence.final[:, None]
-    coverage = coverage_of(log, used, study.untrained)
-    return Fitted(found, None, (), (), (note,), coverage, used, Repetition.of(study.evidence, law, study.seed))
-
-
-def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
-    """A parametric law with its replicates."""
-    log, evidence, settings = study.log, study.evidence, study.settings
-    problem = Estimation.of(law, evidence, study.inputs, settings)
-    require_runs(problem, evidence, np.ones(len(log), dtype=bool))
-    every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
-    knobs: Mapping[str, FloatArray] = {}
-    if law.knobs and study.mixtures >= MIXTURES_NEEDED:
-        masks = study.inner_folds(np.ones(len(log), dtype=bool))
-        best = study.memory.tuned(problem, every[0], masks, stage)
-        problem, losses, knobs = best.problem, best.losses, best.knobs
-        estimate = problem.estimate(every, None, best.start)
-    else:
-        estimate = problem.estimate(every, stage)
-    used = (problem.observed.weight > 0) & evidence.final[:, None]
-    coverage, replicates, drawn_symbols = coverage_of(log, used, study.untrained), None, None
-    if settings.bootstrap:
-        shares = bootstrap_shares(log, settings.bootstrap, study.seed)
-        stage = _stage(progress, "bootstrap")
-        again = replace(problem, repeated=estimate.repeated).resample(shares, estimate.x[0], study.seed, stage)
-        drawn_symbols = again.repeated
-        replicates = drawn_exponents(again.law, problem.levels, study.seed)
-    held, states = tuple(problem.packing.held), zip(study.inputs.targets, estimate.status[0].tolist(), strict=True)
-    stopped = tuple(target for target, state in states if state != CONVERGED)
-    point = estimate.law.mapped(lambda known, value: value[0])
-    repetition = Repetition.of(evidence, law, study.seed, estimate.repeated[0], drawn_symbols)
-    return Fitted(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, losses, knobs)
-
-
-def _stage(progress: Progress | None, name: str) -> Stage | None:
-    """What one stage reports to, by how much of it is done."""
-    return None if progress is None else (lambda done, total: progress(name, done, total))
-
-
-def _thin(law: type[Law], evidence: Evidence) -> tuple[str, ...]:
-    """Learned transfer wants about three mixtures a source."""
-    sources, mixtures = len(evidence.log.sources), len(set(evidence.log.mixture_keys))
-    learns = any(known.axes == "MK" for known in law.fitted())
-    if not learns or law.knobs or mixtures >= 3 * sources:  # what is believed stands in for mixtures
-        return ()
-    return (f"{mixtures} mixtures for {sources} sources: to learn transfer takes {3 * sources}, better {5 * sources}",)
-
-
-def fitted_to(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
-    """A law fitted to a study, with its held-out predictions where there can be any."""
-    point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
-    if point.held_out is not None and study.settings.folds:
-        return point  # what choosing beliefs predicted of held-out rows
-    losses, notes = held_out_losses(study, law)
-    return replace(point, held_out=losses, notes=(*notes, *point.notes))
-
-
-def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, tuple[str, ...]]:
-    """Scores of a fitted law on fitted and on held-out losses of its study, and single losses to be questioned.
-
-    Raises
-    ------
-    FitError
-        If the law gives no loss where one was measured.
-    """
-    log, targets, losses, fitted = study.log, study.inputs.targets, point.held_out, losses_of(study, point)
-    require_losses(point.law.name, fitted, point.used, log)
-    seen = np.where(study.evidence.counted, log.loss, np.nan)
-    held_out = None if losses is None else score(targets, seen, losses)
-    odd = questions_of_fit(log, np.log(log.loss / fitted), point.used)
-    rates = questions_of_recipes(log, np.log(seen / (fitted if losses is None else losses)), study.seed)
-    return score(targets, seen, fitted), held_out, (*odd, *rates)
-
-
-def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:
-    """How the counted held-out losses (R, K) scatter about a fitted law; None without any."""
-    if point.held_out is None:
-        return None
-    log = study.log
-    with np.errstate(invalid="ignore", divide="ignore"):
-        held, fitted = (np.log(log.loss / found) for found in (point.held_out, losses_of(study, point)))
-    held = np.where(counted & study.evidence.final[:, None] & np.isfinite(held), held, np.nan)
-    budgets = np.stack([levels_of(np.log(values)) for values in (log.N, log.D)], axis=1)
-    cells = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
-    return Noise.of(held, fitted, log.groups, cells, replicated=point.replicates is not None)
-
-
-def losses_of(study: Study, point: Fitted) -> FloatArray:
-    """Losses (R, K) of a fitted law on the rows of a study."""
-    symbols = study.evidence.usual if point.repetition is None else point.repetition.symbols
-    return study.evidence.losses(point.law, symbols)
-
-
-def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, tuple[str, ...]]:
-    """Predictions of every row by a fit that did not see its mixture, or None with the reason."""
-    folds, mixtures = study.settings.folds, study.mixtures
-    if folds == 0:
-        return None, ("no held-out error was asked for (folds = 0)",)
-    if mixtures < MIXTURES_NEEDED:
-        return None, (f"{mixtures} different mixtures are too few for a held-out error",)
-    masks, _ = study.cross_validation(min(folds, mixtures))
-    try:
-        return predicted_held_out(law, study, masks), ()
-    except FitError as error:
-        return None, (f"no held-out error: in a fold, {error.message}",)
-
-
-@dataclass(frozen=True)
-class Absent(Record):
+class NoOwnData(Record):
     """What tells the losses of mixtures without a target's own language.
 
     Attributes
@@ -228,7 +79,7 @@ unless the fit to the others alone is surely worse; else only if it is surely be
 
 
 @dataclass(frozen=True)
-class Parted:
+class RegimeSplit:
     """A study, and its regimes.
 
     Attributes
@@ -249,7 +100,7 @@ class Parted:
         return tuple(text for text in self.study.evidence.notices if text not in self.whole.evidence.notices)
 
 
-def parted(study: Study) -> Parted:
+def parted(study: Study) -> RegimeSplit:
     """The study without the losses of another regime, where held-out errors of `learned-base` tell of one.
 
     They are apart if it surely errs less on the others when it is fitted to these alone (paired by mixture, as laws are
@@ -257,7 +108,7 @@ def parted(study: Study) -> Parted:
     other fit does not surely err more. A filter on own tokens, 0 too, says otherwise.
     """
     rows = _separable(study)
-    one = Parted(study, study, np.zeros_like(rows))
+    one = RegimeSplit(study, study, np.zeros_like(rows))
     if study.settings.min_own_tokens is not None or study.settings.folds < 2 or not rows.any():
         return one
     with_own = (study.evidence.weight > 0) & ~rows
@@ -275,10 +126,10 @@ def parted(study: Study) -> Parted:
         "language. They are predicted by a fit to all runs, the others by one without them"
     )
     evidence = replace(alone.evidence, notices=(*alone.evidence.notices, text))
-    return Parted(study, replace(alone, evidence=evidence), rows)
+    return RegimeSplit(study, replace(alone, evidence=evidence), rows)
 
 
-def parted_by(study: Study, rows: BoolArray) -> Parted:
+def parted_by(study: Study, rows: BoolArray) -> RegimeSplit:
     """The study parted by some of its rows (R,) alone, as the laws fitted to these will be.
 
     Of the other rows, which judge, no loss has a say in it: theirs are apart where their mixture has none of the
@@ -287,13 +138,15 @@ def parted_by(study: Study, rows: BoolArray) -> Parted:
     parts = parted(replace(study, evidence=chosen(study.evidence, rows)))
     lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
     if not lacking.any():
-        return Parted(study, study, lacking)
+        return RegimeSplit(study, study, lacking)
     evidence = without(study.evidence, lacking)
     alone = replace(study, evidence=replace(evidence, notices=(*evidence.notices, *parts.notices)))
-    return Parted(study, alone, lacking)
+    return RegimeSplit(study, alone, lacking)
 
 
-def fitted_apart(parts: Parted, law: type[Law], progress: Progress | None) -> tuple[Study, Fitted, Absent | None]:
+def fitted_apart(
+    parts: RegimeSplit, law: type[Law], progress: Progress | None
+) -> tuple[Study, Fitted, NoOwnData | None]:
     """A law fitted to the losses with the target's own language, and what tells the others, if any are apart."""
     if parts.lacking.any():
         try:
@@ -304,18 +157,18 @@ def fitted_apart(parts: Parted, law: type[Law], progress: Progress | None) -> tu
     return parts.whole, fitted_to(parts.whole, law, progress), None
 
 
-def _absent(parts: Parted, with_own: Fitted, law: type[Law], progress: Progress | None) -> Absent:
+def _absent(parts: RegimeSplit, with_own: Fitted, law: type[Law], progress: Progress | None) -> NoOwnData:
     """The law fitted to all losses, for those without the target's own language.
 
     Log h and log R* stay those of the fit `with_own`: the other regime would pull them off.
     """
     whole, known = parts.whole, with_own.repetition
-    if known is not None and known.told:
+    if known is not None and known.identified:
         whole = replace(whole, evidence=replace(whole.evidence, repeated=known.symbols))
     point = fitted_to(whole, law, progress)
     own = np.where(parts.lacking.any(axis=0), own_source(whole.log.sources, whole.log.targets), -1)
     noise = noise_of(whole, point, parts.lacking)
-    return Absent(point.law, point.replicates, point.coverage, own, noise)
+    return NoOwnData(point.law, point.replicates, point.coverage, own, noise)
 
 
 def _separable(study: Study) -> BoolArray:

@@ -28,8 +28,8 @@ from shapleymix.fitting.least_squares import Prior
 from shapleymix.laws import Law
 from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
 from shapleymix.laws.pieces import harmful
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import FloatArray, IntArray, Record
-from shapleymix.streams import Stream
 from shapleymix.tables.mixtures import ONCE, epochs_of
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ def drawn_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
 
     `ranks` (M,) number the sources whatever their order, so that each has the same draws in any.
     """
-    normal = np.random.default_rng([seed, Stream.RATES]).standard_normal((count, 2 + len(ranks)))
+    normal = np.random.default_rng([seed, RandomStream.RATES]).standard_normal((count, 2 + len(ranks)))
     worth = np.sqrt(ALIKE) * normal[:, 1:2] + np.sqrt(1 - ALIKE) * normal[:, 2:][:, ranks]
     spread = np.column_stack([HARM_PRIOR.spread * normal[:, :1], WORTH_PRIOR.spread * worth])
     return believed(len(ranks))[0] + spread
 
 
-def worn(
+def fit_repetition(
     problem: Estimation, shares: FloatArray, x: FloatArray, center: FloatArray | None = None, rounds: int = ROUNDS
 ) -> tuple[Estimation, FloatArray]:
     """The problem at the shared symbols that each weighting (V, R) tells, and the targets' unknowns (V, K, P) there.
@@ -156,7 +156,7 @@ class Repetition(Record):
         worth little.
     replicates : array (B, 1 + M), optional
         Those of the replicates.
-    told : bool
+    identified : bool
         Whether enough runs repeat tokens, so that these were fitted; else they are the centre of what is believed.
     mixed : bool
         Whether such runs mix the repeated tokens with others.
@@ -169,7 +169,7 @@ class Repetition(Record):
 
     symbols: FloatArray
     replicates: FloatArray | None
-    told: bool
+    identified: bool
     mixed: bool
     epochs: FloatArray
 
@@ -187,7 +187,7 @@ class Repetition(Record):
             return None
         told, p, shares = evidence.tells(law), evidence.log.p, evidence.shares
         if told and replicates is not None:  # one number of one form: see HARM_ERROR
-            moved = np.random.default_rng([seed, Stream.RATES, 0]).standard_normal(len(replicates))
+            moved = np.random.default_rng([seed, RandomStream.RATES, 0]).standard_normal(len(replicates))
             replicates = replicates + HARM_ERROR * moved[:, None] * (np.arange(replicates.shape[1]) == 0)
         held = (p > 0) & np.any(evidence.weight > 0, axis=1, keepdims=True) & (evidence.unique is not None)
         ends = np.stack([np.where(held, p / shares, far) for far in (np.inf, -np.inf)])
@@ -210,14 +210,14 @@ class Repetition(Record):
         """(B, 1 + M) symbols of the replicates at a budget that lies so many e-folds beyond the fitted ones."""
         if self.replicates is None or far == 0:
             return self.replicates
-        moved = np.random.default_rng([seed, Stream.RATES, 1]).standard_normal(len(self.replicates))
+        moved = np.random.default_rng([seed, RandomStream.RATES, 1]).standard_normal(len(self.replicates))
         return self.replicates + FORM * far * moved[:, None] * (np.arange(self.replicates.shape[1]) == 0)
 
     def form(self, epochs: FloatArray) -> float:
         """Spread of log losses at epochs (M,) for the form's sake; 0 within twice the fitted ones."""
         most = np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0)
         beyond = np.nan_to_num(epochs) / (FAR * most)
-        return WIDER * float(np.log(np.maximum(beyond, 1.0)).max(initial=0.0)) if self.told else 0.0
+        return WIDER * float(np.log(np.maximum(beyond, 1.0)).max(initial=0.0)) if self.identified else 0.0
 
     def interval(self, level: float) -> FloatArray:
         """(2, 1 + M) bounds of h and each R*; NaN without replicates."""
@@ -240,12 +240,12 @@ class Repetition(Record):
                 float(high[i]),
             )
             for i, source in enumerate((None, *sources))
-            if self.told and (self.epochs[i - 1, 1] > ONCE if i else self.mixed)
+            if self.identified and (self.epochs[i - 1, 1] > ONCE if i else self.mixed)
         ]
 
     def lines(self, sources: Sequence[str], level: float = 0.9) -> list[str]:
         """The numbers in words, and how far they leave the best epochs open; nothing where the log repeats no token."""
-        if not self.told:
+        if not self.identified:
             return []
         named = [
             f"{'harm' if source is None else 'worth'} {symbol}{'' if source is None else f' of {source}'} {value:.2g}"
@@ -281,11 +281,11 @@ class Repetition(Record):
         often = _often(epochs)
         most, least = np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0), self.epochs[:, 0]
         found = []
-        if often and not (self.told and self.mixed):
-            whence = "repeat tokens only alone" if self.told else "repeat too few tokens to measure this"
+        if often and not (self.identified and self.mixed):
+            whence = "repeat tokens only alone" if self.identified else "repeat too few tokens to measure this"
             shown = (
                 "the harm of repeats beside other tokens is not measured"
-                if self.told
+                if self.identified
                 else "the published penalty is used"
             )
             found.append(
@@ -315,7 +315,7 @@ def warnings_of_repetition(
     names: Sequence[str] | None,
 ) -> list[str]:
     """What to beware of where points (R, M) repeat tokens, or make other epochs than the fitted runs."""
-    if known is not None and known.told and np.isnan(unique).all():
+    if known is not None and known.identified and np.isnan(unique).all():
         return ["the fitted runs repeat tokens, but no available tokens are given, so every token counts as fresh"]
     called = [f"point {row}" for row in range(len(p))] if names is None and len(p) > 1 else names or ["the mixture"]
     told: dict[str, None] = {}  # a mixture repeats the same at every N

@@ -33,9 +33,9 @@ from shapleymix.fitting.evidence import (
     limits_of,
     one_log,
 )
-from shapleymix.fitting.repetition import QUIET, worn
+from shapleymix.fitting.repetition import QUIET, fit_repetition
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.symbols import NOISE, Believed
+from shapleymix.fitting.symbols import NOISE, PriorTable
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.laws.base import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -53,7 +53,7 @@ class Trial:
     """One value of the knobs: what it believes, its fits (V, K, P), predicted log losses (R, K) of held-out rows."""
 
     knobs: Mapping[str, float]
-    believed: Believed
+    believed: PriorTable
     x: FloatArray
     predicted: FloatArray
 
@@ -84,7 +84,7 @@ def tuned(problem: Estimation, share: FloatArray, masks: BoolArray, progress: St
     if len(sample) < len(start):
         trials = [search.trial(few.best(trials).knobs)]
     won = search.choice(trials, fold >= 0)
-    believed = Believed.chosen([trial.believed for trial in trials], won)
+    believed = PriorTable.chosen([trial.believed for trial in trials], won)
     knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.telling()}
     found = replace(search.problem, believed=believed, repeated=begun.repeated)
     return Tuned(found, start, np.exp(search.predicted(trials)), knobs)
@@ -116,17 +116,19 @@ class _Search:
     masks: BoolArray
     fold: IntArray  # (R,), -1 where a row is never held out
 
-    def believed(self, knobs: Knobs) -> Believed:
+    def believed(self, knobs: Knobs) -> PriorTable:
         """What the law believes at some knobs; a knob that nothing given hangs on changes nothing."""
         problem = self.problem
-        return Believed.of(problem.packing, knobs, problem.givens, problem.believed.noise)
+        return PriorTable.of(problem.packing, knobs, problem.givens, problem.believed.noise)
 
     def apart(self, x: FloatArray | None) -> _Search:
         """The same with h and R* of each fold's own, told from its fits (V, K, P), where the runs tell them."""
         if not self.problem.evidence.tells(self.problem.packing.law):
             return self
         shares = self.share * ~self.masks
-        return replace(self, problem=worn(self.problem, shares, self.problem.begun(shares) if x is None else x)[0])
+        return replace(
+            self, problem=fit_repetition(self.problem, shares, self.problem.begun(shares) if x is None else x)[0]
+        )
 
     def telling(self) -> list[str]:
         """The knobs that change anything: without a transfer matrix its share does not."""
@@ -178,10 +180,10 @@ class _Search:
             others = (self.fold >= 0) & (self.fold != number) if len(self.masks) > 1 else self.fold >= 0
             which = self.choice(trials, others)
             found[rows] = stacked[which, :, np.arange(len(which))].T[rows]
-        return np.where(self.told, found, np.nan)
+        return np.where(self.has_training_data, found, np.nan)
 
     @cached_property
-    def told(self) -> BoolArray:
+    def has_training_data(self) -> BoolArray:
         """Whether the fit that predicts a row was told anything of the target, (R, K); else it stays at its start."""
         weight = self.problem.observed.weight * self.share[:, None]
         of_fold = np.stack([weight[~rows].sum(axis=0) > 0 for rows in self.masks])
@@ -190,7 +192,7 @@ class _Search:
     def errors(self, trials: list[Trial], rows: BoolArray) -> FloatArray:
         """Mean absolute held-out error of log losses, (H, K), over some rows."""
         seen = self.problem.observed
-        weight = seen.weight * (self.share * rows)[:, None] * self.told
+        weight = seen.weight * (self.share * rows)[:, None] * self.has_training_data
         off = np.abs(np.stack([trial.predicted for trial in trials]) - seen.log_loss)
         total = weight.sum(axis=0)
         return np.einsum("hrk,rk->hk", off, weight) / np.where(total > 0, total, 1.0)
@@ -201,7 +203,7 @@ class _Search:
         It is no better known than to a tenth: rounded, it is the same on every machine, however its sums are ordered.
         """
         found = np.clip(QUIET * self.errors([trial], self.fold >= 0)[0], 1e-3, 0.1)
-        known = (self.told & (self.problem.observed.weight > 0) & (self.fold >= 0)[:, None]).any(axis=0)
+        known = (self.has_training_data & (self.problem.observed.weight > 0) & (self.fold >= 0)[:, None]).any(axis=0)
         usual = np.where(known, found, np.median(found[known]) if known.any() else NOISE)
         return np.exp(np.round(np.log(usual), 1))
 

@@ -18,14 +18,14 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import SolveError, UsageError, described
-from shapleymix.fitting.evidence import harms
+from shapleymix.fitting.evidence import models_harm
 from shapleymix.fitting.noise import first_alike
 from shapleymix.laws import Law
 from shapleymix.laws.core import CoreLaw
 from shapleymix.laws.pieces import Pieces, effective, harmful
 from shapleymix.laws.task_curves import TaskCurves
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.streams import Stream
 from shapleymix.tables.languages import NATS, Unit
 
 UNCALIBRATED = 0.05
@@ -81,7 +81,7 @@ class Gain:
 
 
 @dataclass(frozen=True)
-class Regime:
+class LawAtBudget:
     """One law at a budget and a supply: its pieces and those of its replicates, or what it says without pieces."""
 
     law: Law
@@ -126,7 +126,7 @@ class Regime:
         if self.supply is None:
             return found
         rate, harm = np.exp(-symbols[..., 1:]), None
-        if harms(law) and isinstance(law, CoreLaw):
+        if models_harm(law) and isinstance(law, CoreLaw):
             core = law.core(np.array([self.N]), np.array([self.D]))  # (..., 1, K)
             unit = harmful(np.zeros_like(self.supply), self.supply, self.N, self.D, power=0)[:, None]
             harm = np.exp(symbols[..., 0])[..., None, None] * core * unit * self.harmed
@@ -162,7 +162,7 @@ def _member(law: Law, number: int) -> Law:
     return law.mapped(lambda known, value: value[number] if np.ndim(value) > len(known.axes) else value)
 
 
-class Known:
+class LossSource:
     """Where a surface's numbers come from: a fit, or an object of the user's own, of which nothing else is known."""
 
     targets: tuple[str, ...]
@@ -209,7 +209,7 @@ class Known:
         return ()
 
 
-def moved(regime: Regime | Known, p: FloatArray, samples: int) -> FloatArray:
+def moved(regime: LawAtBudget | LossSource, p: FloatArray, samples: int) -> FloatArray:
     """Log losses (S, K) of the replicates, moved to lie about the law; the law's own without replicates."""
     with np.errstate(invalid="ignore"):
         law, again = np.log(regime.losses(p)), regime.of_replicates(p)
@@ -243,7 +243,7 @@ class Surface:
         The smallest ratio of it that a fitted run had, at least `TRACE`; 0 where `own` is -1.
     absent : Pieces, optional
         Convex pieces of the other regime.
-    known : Known
+    known : LossSource
         Where the numbers come from, in nats a token.
     unit : Unit
         What losses are read in, in pieces and samples as well.
@@ -260,7 +260,7 @@ class Surface:
     own: IntArray
     edge: FloatArray
     absent: Pieces | None
-    known: Known
+    known: LossSource
     score: Score | None = None
     places: IntArray | None = None  # (T,) of the tasks' languages among the law's targets
     unit: Unit = NATS
@@ -343,7 +343,7 @@ class Surface:
         errors = curves.errors(losses[:, self.places])
         if not runs:
             return errors
-        drawn = np.random.default_rng([0, Stream.SCORES, mixture]).standard_normal(errors.shape)
+        drawn = np.random.default_rng([0, RandomStream.SCORES, mixture]).standard_normal(errors.shape)
         return errors + self.score.scatter * drawn
 
     def _ends(self, samples: FloatArray, level: float) -> FloatArray:
@@ -438,7 +438,7 @@ class HasSurface(Protocol):
 
 
 @dataclass(frozen=True)
-class OfObject(Known):
+class OfObject(LossSource):
     """What an object of the user's own says at one budget."""
 
     given: Predicts

@@ -34,8 +34,8 @@ from shapleymix.laws import Inputs, Law, Observations, Parameter
 from shapleymix.laws.base import ABSURD, Budget, Knobs
 from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
 from shapleymix.laws.rivals import nonnegative
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.streams import Stream
 from shapleymix.tables.runs import RunLog
 
 
@@ -216,7 +216,7 @@ NOISE = 0.02  # of a log loss, where cross-validation has not yet told it
 
 
 @dataclass(frozen=True)
-class Believed:
+class PriorTable:
     """Centre and spread of every unknown of every target, both (K, P); an infinite spread believes nothing.
 
     `noise` (K,) is the usual error of a log loss: so many times a spread's worth of it weigh one run. `apart` (K, P, P)
@@ -230,7 +230,7 @@ class Believed:
     apart: FloatArray | None = None
 
     @classmethod
-    def of(cls, packing: Packing, knobs: Knobs, givens: dict[str, FloatArray], noise: FloatArray) -> Believed:
+    def of(cls, packing: Packing, knobs: Knobs, givens: dict[str, FloatArray], noise: FloatArray) -> PriorTable:
         """What the law says at one value of its knobs."""
         shape = (len(noise), len(packing.names))
         center, spread, kin, apart = np.zeros(shape), np.full(shape, np.inf), np.zeros(len(noise)), None
@@ -248,19 +248,19 @@ class Believed:
         return cls(center, spread, noise, kin, apart)
 
     @classmethod
-    def chosen(cls, several: Sequence[Believed], which: IntArray) -> Believed:
+    def chosen(cls, several: Sequence[PriorTable], which: IntArray) -> PriorTable:
         """Of several beliefs, for each target the one of that number (K,)."""
         place = (which, np.arange(len(which)))
         names = ("center", "spread", "kin")
         chosen = {name: np.stack([getattr(one, name) for one in several])[place] for name in names}
         return replace(several[0], **chosen)
 
-    def same(self, other: Believed) -> bool:
+    def same(self, other: PriorTable) -> bool:
         """Whether two beliefs are one."""
         names = ("center", "spread", "kin")
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
-    def only(self, targets: IntArray) -> Believed:
+    def only(self, targets: IntArray) -> PriorTable:
         """The same for some targets alone."""
         return replace(self, **{name: value[targets] for name, value in vars(self).items() if value is not None})
 
@@ -324,7 +324,7 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
     """Replicates (B, K) with draws of what the runs cannot tell; each keeps its losses at their N and D."""
     if not isinstance(law, CoreLaw):
         return law
-    rng, other = (np.random.default_rng([seed, Stream.EXPONENTS, one]) for one in (0, 1))
+    rng, other = (np.random.default_rng([seed, RandomStream.EXPONENTS, one]) for one in (0, 1))
     for budget, values in levels.untold(type(law)).items():
         belief = EXPONENT_PRIOR[budget]
         exponent = np.exp(belief.center + belief.spread * _drawn(rng, np.shape(law.E)))

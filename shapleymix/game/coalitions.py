@@ -18,7 +18,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.files import Json
 from shapleymix.game.exact import members_of, name_coalition, refuse_too_many
-from shapleymix.game.sampled import estimate_shapley
+from shapleymix.game.kriging import estimate_shapley
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.words import parse_size
 

@@ -6,7 +6,7 @@ Modules, in reading order:
   pieces        the convex pieces of a law in the mixture: value, gradient and curvature
   base          how a law declares the paper's symbols, and what every law has, most of it by default
   core          the terms in N and D that most laws share; `chinchilla` is these alone
-  classical     published laws: Shapley values, families, effective data, exponential, additive
+  mixture_laws  laws of the paper and others: Shapley values, families, effective data, exponential, additive
   learned_base  Theta from the log alone, above a base and shrunk to it: from few runs to many
   rivals        black boxes: MARINER's form, kernel ridge regression, boosted trees
 
@@ -18,7 +18,9 @@ else it may state: `starts` and `expansion` (a faster and surer fit). A law with
 from __future__ import annotations
 
 from shapleymix.laws.base import Inputs, Law, Observations, Parameter, fitted, given, over_runs
-from shapleymix.laws.classical import (
+from shapleymix.laws.core import Chinchilla
+from shapleymix.laws.learned_base import LearnedBase
+from shapleymix.laws.mixture_laws import (
     Additive,
     EffectiveData,
     Exponential,
@@ -27,8 +29,6 @@ from shapleymix.laws.classical import (
     ShapleyConcave,
     ShapleyTempered,
 )
-from shapleymix.laws.core import Chinchilla
-from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.pieces import Pieces
 from shapleymix.laws.rivals import BlackBox, BoostedTrees, HellingerRidge, Mariner
 

@@ -64,7 +64,7 @@ class CoreLaw(Law):
         constant, by_size, by_data = self.parts(N, D)
         return constant + by_size + by_data
 
-    def fall_slopes(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
+    def core_and_slopes(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         """The same, and the derivatives of its logarithm by those of E, A, alpha, B, beta."""
         constant, by_size, by_data = self.parts(N, D)
         core = constant + by_size + by_data
@@ -83,7 +83,7 @@ class CoreLaw(Law):
     ) -> tuple[FloatArray, dict[str, FloatArray]]:
         """What `expansion` gives, with the `harm` (..., R, K) of repeated tokens added, as a share of C(N, D)."""
         law, N, D = self.at(N, D)
-        core, by_core = law.fall_slopes(N, D)
+        core, by_core = law.core_and_slopes(N, D)
         loss = np.exp(log_loss)
         whole = loss + harm * core
         share = loss / whole
@@ -150,7 +150,7 @@ class Chinchilla(CoreLaw):
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         law, N, D = self.at(N, _fresh(p, D))
-        core, slopes = law.fall_slopes(N, D)
+        core, slopes = law.core_and_slopes(N, D)
         return np.log(core), slopes
 
 

@@ -26,8 +26,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from shapleymix.laws.base import Belief, Budget, Inputs, Knobs, fitted, given, require_transfer
-from shapleymix.laws.classical import TransferLaw, concavity, strength
 from shapleymix.laws.core import EXPONENT_PRIOR
+from shapleymix.laws.mixture_laws import TransferLaw, concavity, strength
 from shapleymix.laws.pieces import Pieces, log_ratios, over_sources, powers
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import own_data
@@ -146,7 +146,7 @@ class LearnedBase(TransferLaw):
     def growth_slopes(self, growth: Growth, N: FloatArray, D: FloatArray) -> dict[str, FloatArray]:
         """Derivatives of x by the logarithm of each symbol on which it hangs; by eta and zeta themselves."""
         budgets = (self.first_N, self.first_D), (N, self.first_D), (N, D)
-        first, between, last = (self.fall_slopes(*at)[1] for at in budgets)
+        first, between, last = (self.core_and_slopes(*at)[1] for at in budgets)
         moves = (np.abs(growth.x) < FURTHEST) / self.gamma
         found = {
             name: moves * (self.eta * (first[name] - between[name]) + self.zeta * (between[name] - last[name]))
@@ -164,7 +164,7 @@ class LearnedBase(TransferLaw):
         helped = over_sources(raised, phi) + (factor - 1.0) * own
         theta = 1.0 + helped
         log_theta = np.log(theta) - np.log(growth.scale)
-        core, slopes = law.fall_slopes(N, D)
+        core, slopes = law.core_and_slopes(N, D)
         raised *= (-1.0 / theta)[..., None, :]
         spared = factor / after - 1.0 / before  # of log R by own data's help at an even ratio
         steep = law.u * exponent

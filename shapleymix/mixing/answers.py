@@ -17,7 +17,7 @@ from shapleymix.mixing.proof import Certificate
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.words import format_size
 
-SURE = 0.9
+SURE_GAIN = 0.9
 """P(better) below which a gain is within its error bar."""
 SHOWN = 5
 """Rivals that the verdict names."""
@@ -25,7 +25,7 @@ SHOWN = 5
 
 def is_sure(low: float, probability: float) -> bool | None:
     """Whether a gain is beyond its error bar; None where it has no interval."""
-    return None if np.isnan(low) else bool(low > 0 and probability >= SURE)
+    return None if np.isnan(low) else bool(low > 0 and probability >= SURE_GAIN)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -278,7 +278,9 @@ class Mixture(Answer):
     def headline(self) -> str:
         """The objective with its proof."""
         gap = f"at most {self.gap:.1e} {self.objective_unit} from the best"
-        return f"Mixture at {_budget(self)}: {self.told}, {gap if np.isfinite(self.gap) else 'without a proof'}"
+        return (
+            f"Mixture at {_budget(self)}: {self.objective_text}, {gap if np.isfinite(self.gap) else 'without a proof'}"
+        )
 
     def to_document(self) -> dict[str, Json]:
         """The fields, and for those who read the file the verdict and the ratios by name."""
@@ -295,7 +297,7 @@ class Mixture(Answer):
         return self.rest_of(self.p)
 
     @property
-    def told(self) -> str:
+    def objective_text(self) -> str:
         """The objective in words: a loss with its unit, or a score."""
         value = f"loss {self.objective:.4f} {self.objective_unit}"
         value = f"score {1 - self.objective:.4f}" if self.measure == "error" else value

@@ -18,8 +18,8 @@ from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
 from shapleymix.mixing.proof import Proof, prove, unproved
 from shapleymix.mixing.quadratic_programs import descended
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import FloatArray
-from shapleymix.streams import Stream
 
 POOL, ROUNDS, SHRINK = 1024, 8, 0.5
 KEPT_STARTS = 4
@@ -36,7 +36,7 @@ def search(goal: Goal, seed: int) -> FloatArray:
     """
     if goal.cones is not None:
         raise UsageError("a law without convexity takes no cvxpy constraints that are not affine")
-    rng, bounds = np.random.default_rng([seed, Stream.SEARCH]), goal.within
+    rng, bounds = np.random.default_rng([seed, RandomStream.SEARCH]), goal.within
     vertices = corners(bounds, rng, CORNERS)
 
     def ranked(pool: FloatArray) -> FloatArray:

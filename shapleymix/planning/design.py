@@ -29,8 +29,8 @@ from shapleymix.fitting.fit import Fit
 from shapleymix.mixing.bounds import polytope_of
 from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.problem import Size, problem
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-from shapleymix.streams import Stream
 from shapleymix.tables.languages import languages_of
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.run_reading import read_runs
@@ -209,7 +209,7 @@ def moved_within(area: Polytope, p: FloatArray, seed: int = 0) -> FloatArray:
     UsageError
         If the inside of the bounds is not known: a KL ball around a mixture that the others exclude.
     """
-    inside, _ = _inside(area, np.random.default_rng([seed, Stream.DESIGN]))
+    inside, _ = _inside(area, np.random.default_rng([seed, RandomStream.DESIGN]))
     return _within(area, inside, p)
 
 
@@ -340,7 +340,7 @@ def _mixtures(
     area: Polytope, candidates: MixturesSpec | None, region: MixturesSpec | None, seed: int
 ) -> tuple[FloatArray, FloatArray]:
     """The mixtures (C, M) to choose from, and those (Q, M) over which the error is averaged."""
-    rng = np.random.default_rng([seed, Stream.DESIGN])
+    rng = np.random.default_rng([seed, RandomStream.DESIGN])
     inside, corners = _inside(area, rng)
     pool = None if candidates is None else _listed(candidates, area)
     if region is not None:

@@ -28,8 +28,8 @@ from shapleymix.fitting.regimes import parted
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law
+from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-from shapleymix.streams import Stream
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import parse_level
@@ -237,7 +237,7 @@ def _draws(share: FloatArray, log_PE: FloatArray, error: FloatArray, seed: int) 
     misfit = precision @ (log_PE[:, None] - shape - level) ** 2
     belief = -0.5 * (misfit + (np.log(slope / USUAL_SLOPE) / SLOPE_SPREAD) ** 2) + np.log(np.maximum(floor, 1e-3))
     chance = np.exp(belief - belief.max())
-    rng = np.random.default_rng([seed, Stream.CURVE])
+    rng = np.random.default_rng([seed, RandomStream.CURVE])
     place = rng.choice(len(chance), size=DRAWS, p=chance / chance.sum())
     now = np.exp(level[place] + rng.normal(size=DRAWS) / np.sqrt(precision.sum()))
     return np.stack([now, floor[place], slope[place]], axis=1)
@@ -247,7 +247,7 @@ def _ahead(curves: FloatArray, scatter: float, now: int, mixtures: float) -> Flo
     """PE (V,) of one fit to so many mixtures, by each draw and the scatter between fits."""
     level, floor, slope = curves.T
     share = mixtures / now
-    apart = np.random.default_rng([len(curves), Stream.CURVE]).normal(size=len(curves))
+    apart = np.random.default_rng([len(curves), RandomStream.CURVE]).normal(size=len(curves))
     return level * (floor + (1 - floor) * share**-slope) * np.exp(scatter / np.sqrt(share) * apart)
 
 

@@ -17,7 +17,7 @@ from _report import SMALL, finish, must, row, seconds, table
 
 from shapleymix.game.coalitions import coalition_game
 from shapleymix.game.exact import exact_shapley, masks_of, members_of
-from shapleymix.game.sampled import estimate_shapley, sample_coalitions
+from shapleymix.game.kriging import estimate_shapley, sample_coalitions
 from shapleymix.tables.run_reading import read_runs
 
 SEEDS = 2 if SMALL else 24

@@ -16,7 +16,7 @@ from shapleymix_sweep.plans import Plan, grid, read_plan
 
 import shapleymix as sm
 from shapleymix.errors import DataError, UsageError
-from shapleymix.game.sampled import estimate_shapley
+from shapleymix.game.kriging import estimate_shapley
 from shapleymix.tables.mixtures import parse_mixture
 
 COMMAND = "train --mixture {mixture} --n {N} --d {D} --seed {seed} --out {out}"

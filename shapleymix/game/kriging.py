@@ -29,7 +29,7 @@ RHO_GRID = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _JITTER = 1e-9  # keeps the covariance positive definite near rho = 1; payoffs never have nine digits
 
 
-def smooth_shapley(
+def kriged_shapley(
     members: BoolArray, payoffs: FloatArray, noise: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior mean and standard deviation of the Shapley values.
@@ -194,7 +194,7 @@ def estimate_shapley(
     if count > MOST:
         raise DataError(f"{count} coalitions are more than the {MOST} that can be estimated from", hint="sample fewer")
     _check_identified(members, players or tuple(f"player {i}" for i in range(width)))
-    values, stderr = smooth_shapley(members, payoffs, noise)
+    values, stderr = kriged_shapley(members, payoffs, noise)
     sizes = members.sum(axis=1)
     total = payoffs[sizes.argmax()] - payoffs[sizes.argmin()]
     values += (total - values.sum(axis=0)) / width  # what rounding left: efficiency holds exactly

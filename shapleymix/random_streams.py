@@ -1,6 +1,6 @@
 """Streams of random numbers: two purposes never draw the same ones from one seed.
 
-A generator is made by `np.random.default_rng([seed, Stream.X])`, with further words where a purpose needs several.
+A generator is made by `np.random.default_rng([seed, RandomStream.X])`, with more words where a purpose needs several.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Stream(IntEnum):
+class RandomStream(IntEnum):
     """The second word of every seed, by what is drawn."""
 
     CURVE = 2
