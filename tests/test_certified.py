@@ -36,13 +36,15 @@ def fitted(law: str) -> sm.Fit:
 
 
 def rivals(question, own: np.ndarray) -> np.ndarray:
-    """Random mixtures, evenly and sparsely drawn, near the optimum, and with traces; those within the bounds."""
+    """Mixtures evenly and sparsely drawn, near the optimum, with traces, and of corners; those within the bounds."""
     rng = np.random.default_rng(1)
     M = len(own)
     drawn = [rng.dirichlet(np.full(M, shape), 300) for shape in (1.0, 0.3)]
     near = 0.97 * own + 0.03 * rng.dirichlet(np.ones(M), 150)
     traces = np.where(own > 0, own, 2e-6)[None] * np.exp(0.1 * rng.normal(size=(150, M)))
-    p = np.concatenate([*drawn, near, traces / traces.sum(axis=1, keepdims=True)])
+    corners = [question.within.minimise_linear(cost) for cost in rng.normal(size=(12, M))]
+    inner = rng.dirichlet(np.full(12, 0.3), 150) @ np.stack([corner[0] for corner in corners])
+    p = np.concatenate([*drawn, near, traces / traces.sum(axis=1, keepdims=True), inner, 0.9 * own + 0.1 * inner])
     return p[[question.within.violation(one) <= 1e-9 for one in p]]
 
 
@@ -53,15 +55,45 @@ def test_no_mixture_is_predicted_better_than_a_proved_optimum(law, keywords):
     repeated = law != "exponential" and CASES.index(keywords) in (0, 1, 6, 12, 14, 15, 16)
     unit = {"unit": "bpb", "languages": SIZES} if "unit" in keywords else {}
     for supply in (unit, {"available": SUPPLY, **unit})[: 1 + repeated]:
-        question = problem(fit, N, D, **{**keywords, **supply})
-        found = question.solve()
-        assert found.relative_gap <= 1e-7
-        assert question.within.violation(found.p) <= 1e-9
-        p = np.concatenate([found.p[None], rivals(question, found.p)])
-        losses = fit.predict(p, N, D, **supply).losses
-        values = question.goal.of(losses) + [question.goal.penalty(one) for one in p]
-        assert found.objective + found.penalty == pytest.approx(values[0], rel=1e-9, nan_ok=True)
-        assert found.lower_bound <= np.nanmin(values) + 1e-9
+        assert_best(fit, (N, D), keywords, supply)
+
+
+def assert_best(fit: sm.Fit, budget: tuple[float, float], keywords: dict, supply: dict) -> None:
+    """The optimum is proved, within its bounds, as `predict` has it, and better than its rivals."""
+    question = problem(fit, *budget, **{**keywords, **supply})
+    found = question.solve()
+    assert found.relative_gap <= 1e-7
+    assert question.within.violation(found.p) <= 1e-9
+    p = np.concatenate([found.p[None], rivals(question, found.p)])
+    assert len(p) > 20
+    losses = fit.predict(p, *budget, **supply).losses
+    values = question.goal.of(losses) + [question.goal.penalty(one) for one in p]
+    assert found.objective + found.penalty == pytest.approx(values[0], rel=1e-9, nan_ok=True)
+    assert found.lower_bound <= np.nanmin(values) + 1e-9
+
+
+KEPT = {"kept": "uniform"}
+IN_PARTS = [
+    {}, {"objective": "worst"}, {"weights": "normalized"}, {"groups": "en<=.3"}, {"near": "uniform", "within": 0.4},
+    {"keep_within": "en"}, {"keep_within": "en,de", "objective": "worst"}, {"keep_within": "fr", "caps": "en/clean=.1"},
+    {"keep_within": "de", "groups": "en+fr<=.5"}, {"unit": "bpb", "keep_within": "fr"}, {"unit": "bpb"},
+    {"keep_within": "de", "kl": 0.1, "anchor": "uniform"}, {"after": "uniform", "trained": "300k", "groups": "en>=.6"},
+    {"keep_within": "fr", "after": "en/noised=1", "trained": "300k"}, {"unit": "bpb", "weights": "normalized"},
+]  # fmt: skip
+
+
+@cache
+def fitted_in_parts() -> sm.Fit:
+    return sm.fit(str(ROOT / "fixtures/nested_runs.csv"), bootstrap=0, folds=2)
+
+
+@pytest.mark.parametrize("keywords", IN_PARTS, ids=str)
+def test_the_same_of_languages_in_parts(keywords):
+    """Kept ratios, sums by parent and units, each with repeated tokens and without."""
+    supply = {"available": "en/clean=100k,en/noised=300k,de/clean=200k,de/noised=1M,fr/clean=50k,fr/noised=400k"}
+    unit = {"unit": "bpb", "languages": SIZES} if "unit" in keywords else {}
+    for more in (unit, supply | unit):
+        assert_best(fitted_in_parts(), (23712.0, 1e6), keywords | (KEPT if "keep_within" in keywords else {}), more)
 
 
 def test_the_own_languages_of_targets_stay_above_the_edge_of_the_regime():

@@ -16,7 +16,7 @@ from shapleymix import Fit, Mixture
 from shapleymix.errors import InfeasibleError
 from shapleymix.files import Json, plain
 from shapleymix.mixing.bounds import families_of
-from shapleymix.mixing.polytope import REGIME
+from shapleymix.mixing.polytope import KEPT, REGIME, Polytope
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages
@@ -85,7 +85,6 @@ def unmoved(fit: Fit, mixture: Mixture) -> str:
     asked = mixture.asked
     known = {
         "bounds on sums of ratios": asked.get("groups"),
-        "ratios kept inside of groups": asked.get("keep_within"),
         "a run already begun": asked.get("after"),
         "a mixture to stay near": asked.get("near"),
         "a pull towards a mixture": mixture.kl > 0,
@@ -147,10 +146,26 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
         "losses": own.surface.unit.name,
         "p": mixture.p.tolist(),
         "closed": (own.within.upper <= 0).tolist(),
+        "parts": _parts(own.within),
         "weighed": own.asked["weights"] is not None,
         "command": ["shapleymix", "optimize", name],
         "flags": dict(_flags(asked)),
     }
+
+
+def _parts(within: Polytope) -> list[list[tuple[int, float]]]:
+    """What the solver moves: each source, or those of a parent whose ratios are kept, with their shares in it."""
+    kept: dict[tuple[int, ...], dict[int, float]] = {}
+    for row in within.rows[within.rigid]:
+        one = int(np.argmax(row))
+        kept.setdefault(tuple(np.flatnonzero(row).tolist()), {})[one] = 1 - float(row[one])
+    alone = dict.fromkeys(range(len(within.sources)))
+    parts = []
+    for members, shares in kept.items():
+        first = next(i for i in members if i not in shares and within.cap_origin[i] != KEPT)
+        parts.append([(first, 1 - sum(shares.values())), *shares.items()])
+        alone = {place: None for place in alone if place not in members}
+    return [*([(place, 1.0)] for place in alone), *parts]
 
 
 def _steps(now: float, fitted: FloatArray) -> list[float]:
@@ -204,6 +219,8 @@ def _flags(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             text = value.origin
         elif isinstance(value, Mapping):
             text = ",".join(f"{key}={one}" for key, one in value.items())
+        elif isinstance(value, (list, tuple)):
+            text = ",".join(map(str, value))
         else:
             text = "" if value is True else str(value)
         yield f"--{name.replace('_', '-')}", text

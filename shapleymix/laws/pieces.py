@@ -166,7 +166,8 @@ class Pieces:
             outer = (at.inner * product(w, at.second)[..., None, :]) @ np.swapaxes(at.inner, -1, -2)
         if at.bend is not None:
             diagonal = weigh(at.bend, product(w, at.first))
-            outer = outer + diagonal[..., None] * np.eye(diagonal.shape[-1])
+            each = np.arange(diagonal.shape[-1])
+            outer[..., each, each] += diagonal  # infinite at a ratio of 0, and there alone
         if at.bow is not None:
             outer = outer + weigh(at.bow, w)[..., None] * np.eye(outer.shape[-1])
         return outer

@@ -20,6 +20,7 @@ from page_tools import LANGUAGES, answers, data_of
 from shapleymix_cli.optimum import mixture_view
 from shapleymix_view import report
 from shapleymix_view.canvas import luminance
+from shapleymix_view.page_data import opened
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
@@ -133,6 +134,20 @@ def test_parents_fold_and_open(nested_fit, nested, capsys):
     assert dict(zip(table["source"], table["ratio"], strict=True)) == pytest.approx(
         {**nested.mixture, **{f"{one}, in all": value for one, value in expected.items()}}
     )
+
+
+@pytest.mark.parametrize("more", [{}, {"max_epochs": 1.5}, {"caps": {"en-1": 0.02, "fi-3": 0.01}}])
+def test_kept_ratios_move_with_their_parent(nested_fit, nested, more):
+    """Of two parents the sum moves alone, with repeated tokens, caps on a child, and a child that is left out."""
+    kept = {f"en-{kind}": (kind + 1) / 32 for kind in range(7)} | {f"de-{kind}": 1 / 64 for kind in range(8)}
+    known = {"languages": opened(nested)["languages"], "keep_within": ["en", "de"], "kept": kept} | more
+    best = sm.optimize(nested_fit, "30M", "3B", **known)
+    page = report(nested_fit, best)
+    weights = [1, 0, 4]
+    start, heavy = answers(page, [{}, {"weights": weights, "d": len(data_of(page)["tokens"]) - 1}])
+    assert_same(start, best)
+    assert_same(heavy, sm.optimize(nested_fit, "30M", heavy["D"], weights=heavy["weights"], **known))
+    assert "--keep-within en,de" in heavy["command"]
 
 
 class Parsed(HTMLParser):

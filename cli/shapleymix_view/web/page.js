@@ -23,8 +23,7 @@ function sized(value) {
   return `${parseFloat((value / unit[0]).toPrecision(4))}${unit[1]}`;
 }
 
-let [asked, answer] = [data.start, null];
-const [pins, opened] = [[], new Set()];
+let [asked, answer, opened] = [data.start, null, new Set()];
 
 /** A law at a size and a number of tokens of the grid. */
 const lawAt = ({ n, d }) => ({ ...data.shared, ...data.budgets[n * data.tokens.length + d] });
@@ -41,8 +40,12 @@ function solved({ n, d, weights, caps }) {
   law.own.forEach((i, j) => {
     if (i >= 0 && w[j] > 0) lower[i] = Math.max(lower[i], Math.min(law.edge[j], upper[i]));
   });
-  const reason = infeasible(lower, upper, data.sources);
-  return reason ? { reason } : { law, w, lower, upper, ...solve(law, w, lower, upper) };
+  const bound = (values, most) => data.parts.map((part) => most(...part.map(([i, share]) => values[i] / share))),
+    [low, high] = [bound(lower, Math.max), bound(upper, Math.min)],
+    reason = infeasible(low, high, data.parts.map((part) => part.map(([i]) => data.sources[i]).join(" and ")));
+  if (reason) return { reason };
+  const found = solve({ ...law, parts: data.parts }, w, low, high);
+  return { law, w, upper, ...found, p: spread(data.parts, found.p, upper.length) };
 }
 
 /** What lies outside of what was fitted, at most three things. */
@@ -176,8 +179,9 @@ function ratiosOf({ p, upper }) {
 
 /** What other mixtures have at this budget, in the same ratios. */
 function rivalsOf({ law, w, objective }) {
+  const each = { ...law, parts: law.phi.map((_, i) => [[i, 1]]) };
   return data.rivals.map(({ name, p }) => {
-    const other = evaluate(law, p, w).objective;
+    const other = evaluate(each, p, w).objective;
     if (law.own.some((i, j) => i >= 0 && w[j] > 0 && p[i] < law.edge[j])) return [name, "–", "–"]; // another law
     return [name, other.toFixed(4), (other - objective).toFixed(4)];
   });
@@ -209,16 +213,6 @@ function ask(question) {
   command.textContent = commandOf(asked);
 }
 
-/** Keeps the answer in a table below, to be compared with later ones. */
-function pin() {
-  if (answer.reason) return;
-  const order = [...answer.p.keys()].sort((a, b) => answer.p[b] - answer.p[a]).slice(0, 4),
-    ratios = order.map((i) => `${data.sources[i]} ${answer.p[i].toFixed(3)}`).join(", ");
-  const [N, D] = [data.sizes[asked.n], data.tokens[asked.d]].map(sized);
-  pins.push([`${pins.length + 1}: N = ${N}, D = ${D}`, answer.objective.toFixed(4), ratios]);
-  pinned.replaceChildren(tableOf("Pinned answers", ["answer", "mean loss", "largest ratios"], pins));
-}
-
 /** The answer as JSON: what was asked, and what was found. */
 function documentOf() {
   const named = (names, values) => Object.fromEntries(names.map((name, i) => [name, values[i]]));
@@ -244,11 +238,10 @@ const controls = [],
   warned = make("ul", { class: "warnings" }),
   shown = make("div"),
   command = make("pre", { tabindex: "0", "aria-label": "The same question as a command" }),
-  pinned = make("div"),
   said = make("span", { role: "status" });
 const button = (id, text, click) => make("button", { type: "button", id, click }, text);
 const byWeight = [...data.targets.keys()].sort((a, b) => data.start.weights[b] - data.start.weights[a] || a - b),
-  byRatio = [...data.sources.keys()].filter((i) => !data.closed[i]).sort((a, b) => data.p[b] - data.p[a] || a - b);
+  byRatio = data.parts.filter((part) => part.length < 2 && !data.closed[part[0][0]]).map(([[i]]) => i).sort((a, b) => data.p[b] - data.p[a] || a - b);
 const heaviest = 2 * Math.max(...data.start.weights);
 document.getElementById("panel").append(
   part(
@@ -265,10 +258,8 @@ document.getElementById("panel").append(
     command,
     button("copy", "Copy the command", () => copy(command.textContent)),
     button("copy-json", "Copy the answer as JSON", () => copy(JSON.stringify(documentOf(), null, 1))),
-    button("pin", "Pin this answer", pin),
     button("reset", "Reset", () => ask(data.start)),
     said,
-    pinned,
   ),
 );
 ask(data.start);

@@ -23,11 +23,19 @@ function effective(p, unique, rate) {
   return [u + u * worth, slope, (-rate * slope) / u];
 }
 
-/** Losses (K), and with weights w the objective, its gradient (M) and the parts of its Hessian. */
-function evaluate(law, p, w) {
+/** Ratios of all sources by those of the parts that move: each a source, or those of a parent whose shares are kept. */
+function spread(parts, z, size) {
+  const p = new Array(size).fill(0);
+  parts.forEach((part, g) => part.forEach(([i, share]) => (p[i] = share * z[g])));
+  return p;
+}
+
+/** Losses (K), and with weights w the objective, its gradient by the parts z and the parts of its Hessian. */
+function evaluate(law, z, w) {
   const K = law.floor.length,
+    p = spread(law.parts, z, law.phi.length),
     theta = law.base ? Float64Array.from(law.base) : new Float64Array(K);
-  const [inner, bend] = [p, p].map((rows) => Array.from(rows, () => new Float64Array(K)));
+  const [slopes, bends] = [p, p].map((rows) => Array.from(rows, () => new Float64Array(K)));
   const [harm, push, bow] = [K, p.length, p.length].map((size) => new Float64Array(size));
   p.forEach((ratio, i) => {
     const beyond = law.harm && law.unique[i] !== null ? Math.max(ratio - law.unique[i], 0) : 0;
@@ -44,8 +52,8 @@ function evaluate(law, p, w) {
       const part = phi * q ** s,
         slope = s === 1 ? phi : (s * part) / q;
       theta[j] += part;
-      inner[i][j] = slope * once;
-      bend[i][j] = slope * twice + (s === 1 ? 0 : (((s - 1) * slope) / q) * once * once);
+      slopes[i][j] = slope * once;
+      bends[i][j] = slope * twice + (s === 1 ? 0 : (((s - 1) * slope) / q) * once * once);
     }
   });
   const power = law.form === "power",
@@ -58,11 +66,15 @@ function evaluate(law, p, w) {
     first[j] = w[j] * (power ? (-gamma * rest) / theta[j] : rest);
     second[j] = w[j] * (power ? (gamma * (gamma + 1) * rest) / theta[j] ** 2 : rest);
   }
+  const along = (part, of, power) => sum(part.map(([i, share]) => share ** power * of(i)));
+  const [inner, bend] = [slopes, bends].map((rows, k) =>
+    law.parts.map((part) => first.map((_, j) => along(part, (i) => rows[i][j], k + 1))),
+  );
   const counted = [...w.keys()].filter((j) => w[j] > 0);
   const weigh = (rows, i) => counted.reduce((total, j) => total + (first[j] === 0 ? 0 : rows[i][j] * first[j]), 0);
   const objective = counted.reduce((total, j) => total + w[j] * losses[j], 0),
-    gradient = Float64Array.from(p, (_, i) => weigh(inner, i) + push[i]),
-    diagonal = Float64Array.from(p, (_, i) => weigh(bend, i) + bow[i]);
+    gradient = Float64Array.from(law.parts, (part, g) => weigh(inner, g) + along(part, (i) => push[i], 1)),
+    diagonal = Float64Array.from(law.parts, (part, g) => weigh(bend, g) + along(part, (i) => bow[i], 2));
   return { losses, inner, second, counted, objective, gradient, diagonal };
 }
 
