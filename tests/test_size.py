@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "cli/shapleymix_view": 996,
     "tests": 15_845,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_078, 126, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_078, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 
