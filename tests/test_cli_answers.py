@@ -193,6 +193,15 @@ class Mean(BlackBox):
 '''
 
 
+def test_a_saved_mixture_is_predicted_at_its_budget_with_its_tokens(run: Run) -> None:
+    best = run("optimize fit.json -N 97600 -D 40M --languages example/languages.csv -o scarce.json --json").document
+    found = run("predict fit.json --mixture scarce.json --json").document
+    assert np.ravel(found["losses"]).tolist() == best["losses"]
+    assert (np.ravel(found["low"]).tolist(), found["D"]) == (best["losses_low"], [4e7])
+    Path("ratios.json").write_text('{"en": 1}')
+    assert run("predict fit.json --mixture ratios.json").code == 2, "nothing says N and D"
+
+
 def test_a_law_of_ones_own_takes_part(run: Run) -> None:
     Path("own.py").write_text(OWN)
     found = run("compare example/runs.csv --laws own.py:Mean,chinchilla --folds 3 --json -q").document

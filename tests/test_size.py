@@ -20,17 +20,17 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/tables": 1_356,
     "shapleymix/game": 413,
     "shapleymix/laws": 1_336,
-    "shapleymix/fitting": 3_413,
-    "shapleymix/mixing": 2_363,
+    "shapleymix/fitting": 3_425,
+    "shapleymix/mixing": 2_366,
     "shapleymix/planning": 427,
     "adapters/shapleymix_io": 1_430,
     "adapters/shapleymix_irds": 4_243,
     "adapters/shapleymix_sweep": 700,
-    "cli/shapleymix_cli": 1_656,
+    "cli/shapleymix_cli": 1_662,
     "cli/shapleymix_view": 996,
-    "tests": 15_845,
+    "tests": 15_852,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_078, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_099, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -23,7 +23,7 @@ from shapleymix_cli.console import (
     significant,
     size,
 )  # fmt: skip
-from shapleymix_cli.inputs import law_of, read_log
+from shapleymix_cli.inputs import holds, law_of, load, read_log
 
 SEARCH = ("log", "starts", "iterations", "tolerance", "prior", "delta")
 """Parameters of fits that are none of the command line."""
@@ -181,8 +181,9 @@ def predict(
 ) -> None:
     """Predict losses: of each --mixture at each -N and -D, or of the rows of a TABLE (run, N, D, p_<source>).
 
-    Several mixtures at one -N and -D are compared with the first: what each gains in the weighted mean loss, and the
-    probability that it is better. With --downstream the numbers are scores on tasks.
+    A mixture that `optimize` saved has N, D and unique tokens, which hold where none are given. Several at one -N and
+    -D are compared with the first: what each gains in the weighted mean loss, and the probability that it is better.
+    With --downstream the numbers are scores on tasks.
     """
     from shapleymix.tables.mixtures import rivals_of
 
@@ -193,6 +194,8 @@ def predict(
         log = read_log(out, [table], losses="optional").aligned(fit.sources)
         log = log.select(log.trained)
         found: Any = fit.predict(log.p, log.N, log.D, runs=log.runs, unique=log.unique, **own)
+    elif len(mixture) == 1 and not (N or D or "downstream" in keywords) and holds(mixture[0], sm.Mixture):
+        found = fit.predict(load(out, sm.Mixture, mixture[0]), runs=(mixture[0],), **own)
     else:
         Ns, Ds = budget_of("-N", N, fit.N_range), budget_of("-D", D, fit.D_range)
         if len(Ns) * len(Ds) == 1 and (len(mixture) > 1 or "downstream" in keywords):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import shapleymix as sm
 from shapleymix.errors import Location, StoreError, UsageError, did_you_mean
+from shapleymix.files import read_json
 from shapleymix_cli.console import OWN, Output
 
 if TYPE_CHECKING:
@@ -83,6 +84,12 @@ def load(out: Output, kind: type[R], path: str) -> R:
     if found.read_from is not None:
         out.used(path, found.read_from.sha256)
     return found
+
+
+def holds(path: str, kind: type[Record]) -> bool:
+    """Whether a file is a stored result of a kind."""
+    document = read_json(path)[0] if Path(path).is_file() and path.endswith(".json") else None
+    return isinstance(document, dict) and document.get("kind") == kind.kind
 
 
 def load_fit(out: Output, path: str, law_file: str | None = None, like: Sequence[str] = ()) -> sm.Fit:

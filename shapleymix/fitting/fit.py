@@ -19,7 +19,15 @@ from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by,
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.one_law import errors_of, noise_of
-from shapleymix.fitting.prediction import MOST_WARNINGS, Budget, Points, Prediction, names_of_points, points_of
+from shapleymix.fitting.prediction import (
+    MOST_WARNINGS,
+    Budget,
+    HasBudget,
+    Points,
+    Prediction,
+    names_of_points,
+    points_of,
+)
 from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fitted_apart, parted
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
@@ -163,7 +171,8 @@ class Fit(Tabular, Record):
             `Mixture`, the path of a saved one, or a baseline's name (`"uniform"`, `"natural"`, `"temperature:T"`,
             `"unimax:E"`); or a list of such mixtures.
         N, D : Budget, optional
-            Numbers, arrays (R,), or sizes such as `"3171M"`; those of a `Mixture` where none are given.
+            Numbers, arrays (R,), or sizes such as `"3171M"`; those of a `Mixture` where none are given, with its unique
+            tokens.
         level : float
             Probability that the interval holds a new run's loss.
         runs : tuple of str (R,), optional
@@ -183,6 +192,8 @@ class Fit(Tabular, Record):
         """
         level = parse_level(level)
         table = languages_of(languages)
+        if table is None and available is None and isinstance(p, HasBudget):
+            available = p.tokens_at_hand
         supply, read = tokens_at_hand(self.sources, table, available), unit_of(unit, table, self.targets)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))

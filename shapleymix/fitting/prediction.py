@@ -164,13 +164,16 @@ def _is_list(p: Points) -> TypeGuard[Sequence[MixtureSpec]]:
 
 @runtime_checkable
 class HasBudget(Protocol):
-    """A result at one budget, such as `Mixture`."""
+    """A result at one budget and supply, such as `Mixture`."""
 
     @property
     def N(self) -> float: ...
 
     @property
     def D(self) -> float: ...
+
+    @property
+    def tokens_at_hand(self) -> Mapping[str, float]: ...
 
 
 _SPELT = (str, os.PathLike, Mapping, HasMixture)

@@ -90,6 +90,11 @@ class Answer(Tabular, Record):
     asked: dict[str, Json]
     provenance: dict[str, Json]
 
+    @property
+    def tokens_at_hand(self) -> dict[str, float]:
+        """Unique tokens of the sources of which they are known."""
+        return {name: one for name, one in zip(self.sources, self.available.tolist(), strict=True) if one == one}
+
     def rest_of(self, p: FloatArray) -> FloatArray:
         """Of a mixture (M,) of the whole run the ratios (M,) of what is still to be read, `D - read.sum()` tokens."""
         left = np.maximum(p * self.D - self.read, 0.0)

@@ -11,6 +11,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, did_you_mean
 from shapleymix.records import FloatArray, IntArray
 
@@ -344,9 +345,9 @@ def _in_order(given: Ratios, count: int, read: Read, what: str) -> list[float]:
 
 
 def require_names(given: Mapping[str, object], names: Sequence[str], what: str) -> None:
-    """A UsageError for every name that is no source."""
+    """A UsageError for every name that is none of the names."""
     faults = [
-        Fault(f"{what}: {name!r} is not one of the sources", value=name, hint=did_you_mean(name, names))
+        Fault(f"{what}: {name!r} is none of {short(names)}", value=name, hint=did_you_mean(name, names))
         for name in given
         if name not in names
     ]
