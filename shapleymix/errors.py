@@ -16,13 +16,12 @@ SHOWN_FAULTS = 20
 _LISTED = 30
 
 
-def printable(text: str, keep: str = "") -> str:
+def printable(text: str) -> str:
     """Text that is safe to show on a terminal: control characters, escapes and bad bytes as `\\x1b`, `\\udcff`.
 
-    Names come from files that anyone may have written, and must neither move the cursor nor forge a line; characters
-    of `keep` stay as they are.
+    Names come from files that anyone may have written, and must neither move the cursor nor forge a line.
     """
-    return "".join(sign if sign.isprintable() or sign in keep else repr(sign)[1:-1] for sign in text)
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 @dataclass(frozen=True)

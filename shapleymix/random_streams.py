@@ -25,16 +25,12 @@ class RandomStream(IntEnum):
     """Learning rates, shuffled among runs of one size."""
     RATES = 8
     """The centre of the prior of what repeated tokens are worth."""
-    FOLDS = 9
-    """Splits by which a black box learns."""
     SEARCH = 10
     """Starting mixtures of a search without proof."""
     LINES = 11
     """Curves of tasks."""
     NOISE = 12
     """The scatter of runs, and the error of a law's form."""
-    GAME = 13
-    """Coalitions."""
     DESIGN = 15
     """Candidates among which runs are chosen."""
     SCORES = 16

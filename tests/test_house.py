@@ -31,7 +31,7 @@ WINGS = [
     *("game", "laws", "fitting", "mixing", "scores", "planning"),
 ]
 """In the order in which data flows, as `shapleymix/__init__.py` tells it."""
-OURS = {**{name: {name, "shapleymix"} for name in PACKAGES}}
+OURS = {name: {name, "shapleymix"} for name in PACKAGES}
 OURS["shapleymix_cli"] = set(PACKAGES)
 PAGES = [path for path in sorted(ROOT.rglob("*.md")) if not {"ecosystem", ".venv", ".pytest_cache"} & set(path.parts)]
 GENERATED = {"cli/docs/reference.md", "shapleymix/docs/reference.md"}

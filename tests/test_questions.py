@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,17 +18,10 @@ from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat, write_runs
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "multilingual5_runs.csv"
-
 
 @pytest.fixture
 def log() -> RunLog:
     return log_of("shapley", rows=30, noise=5e-3)[2]
-
-
-def with_mean(log: RunLog, digits: int = 8) -> RunLog:
-    mean = np.round(log.loss.mean(axis=1, keepdims=True), digits)
-    return with_loss(log, np.concatenate([log.loss, mean], axis=1), (*log.targets, "avg"))
 
 
 @pytest.mark.parametrize(

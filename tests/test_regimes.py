@@ -80,22 +80,6 @@ def test_one_law_stays_where_there_is_one_regime():
     assert found.parameters() == plain.parameters()
 
 
-def repeating(rows: int = 48, rate: float = 0.3) -> sm.RunLog:
-    """Runs that repeat tokens, a quarter of them without two languages, whose losses are then much higher."""
-    rng = np.random.default_rng(3)
-    p = rng.dirichlet(np.ones(4), rows)
-    for row in range(0, rows, 4):
-        p[row, rng.permutation(4)[:2]] = 0.0
-    p /= p.sum(axis=1, keepdims=True)
-    epochs = np.where((rng.random(p.shape) < 0.5) | (p == 0), 1.0, rng.choice([2, 6, 15], p.shape))
-    q = p / epochs * (1 + (1 - np.exp(-rate * (epochs - 1))) / rate)
-    helped = 1 + 4 * q**0.45 + 0.4 * (q.sum(axis=1, keepdims=True) - q)
-    loss = 2.2 * helped**-0.25 * np.exp(0.006 * rng.normal(size=p.shape))
-    loss = np.where(p == 0, loss * (1.7 + 0.6 * rng.random(p.shape)), loss)
-    runs, unique = tuple(f"r{row}" for row in range(rows)), np.where(p > 0, p / epochs, np.nan) * 1e9
-    return sm.RunLog(runs, np.full(rows, 1e8), np.full(rows, 1e9), p, loss, NAMES, NAMES, unique=unique)
-
-
 def test_a_trace_of_a_language_is_none_of_it(fits):
     """Fault: a millionth of a token took a mixture out of the other regime, with 5 nats less for its target."""
     fit = fits["default"]

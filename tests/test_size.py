@@ -16,21 +16,21 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
-    "shapleymix/[edfrs]*.py": 719,
-    "shapleymix/tables": 1_356,
-    "shapleymix/game": 413,
+    "shapleymix/[edfrs]*.py": 717,
+    "shapleymix/tables": 1_357,
+    "shapleymix/game": 414,
     "shapleymix/laws": 1_336,
-    "shapleymix/fitting": 3_425,
-    "shapleymix/mixing": 2_366,
+    "shapleymix/fitting": 3_424,
+    "shapleymix/mixing": 2_358,
     "shapleymix/planning": 427,
     "adapters/shapleymix_io": 1_430,
-    "adapters/shapleymix_irds": 4_243,
+    "adapters/shapleymix_irds": 4_237,
     "adapters/shapleymix_sweep": 700,
     "cli/shapleymix_cli": 1_662,
-    "cli/shapleymix_view": 996,
-    "tests": 15_852,
+    "cli/shapleymix_view": 989,
+    "tests": 15_832,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_099, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_077, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

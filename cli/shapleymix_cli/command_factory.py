@@ -30,14 +30,14 @@ from shapleymix.files import read_toml
 from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import opened
 
-BY_NAME = ("Ratios", "Amounts", "EpochsSpec", "TokensSpec", "WeightSpec", "Mapping", "BytesPerToken")
+BY_NAME = ("Ratios", "Amounts", "EpochsSpec", "TokensSpec", "WeightSpec", "Mapping")
 """Types of values by name, such as `en=0.5,de=0.2`: given several times, they are one list."""
-LISTED = ("Sequence", "Rivals", "LikeSpec", "Map |", "NamesSpec")
+LISTED = ("Sequence", "Rivals", "NamesSpec")
 """Types of which several may be given."""
 METAVARS = {
     "Ratios": "en=0.5,...", "Amounts": "en=5T,...", "EpochsSpec": "4|en=2,...", "TokensSpec": "1B|en=1B,...",
     "WeightSpec": "en=1,de=2", "Rivals": "[NAME=]MIX", "GroupSpec": "en+de<=0.6", "MixturesSpec": "TABLE",
-    "MixtureSpec": "MIX", "NamesSpec": "en", "LanguagesSpec": "TABLE", "Table": "TABLE", "Logs": "LOG", "Size": "SIZE",
+    "MixtureSpec": "MIX", "NamesSpec": "en", "LanguagesSpec": "TABLE", "Table": "TABLE", "Size": "SIZE",
     "Mapping": "en=2.1,...", "Score |": "FILE", "Sequence[str] | str": "de+50B", "int": "COUNT", "float": "NUMBER",
 }  # fmt: skip
 """How a value of a type is written; the first that stands in the annotation counts."""

@@ -87,7 +87,7 @@ FORMS: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(("N", "D", "tokens", "available", "read"), size),
     **dict.fromkeys(("PE", "held-out PE", "SE", "error"), lambda value: percent(value, 2)),
     **dict.fromkeys(("coverage", "P(better)", "defined"), percent),
-    **dict.fromkeys(("epochs", "weight", "per 1% of D", "p-value"), lambda value: f"{value:z.3g}"),
+    **dict.fromkeys(("epochs", "weight"), lambda value: f"{value:z.3g}"),
     **dict.fromkeys(("value", "low", "high"), significant),
     "gap": lambda value: f"{value:.1e}",
     **dict.fromkeys(("R2", "Spearman", "Pearson r"), lambda value: f"{value:z.3f}"),

@@ -25,7 +25,7 @@ from shapleymix_cli.console import (
 )  # fmt: skip
 from shapleymix_cli.inputs import holds, law_of, load, read_log
 
-SEARCH = ("log", "starts", "iterations", "tolerance", "prior", "delta")
+SEARCH = ("log", "starts", "prior", "delta")
 """Parameters of fits that are none of the command line."""
 log_argument = argument("log", "LOG...")
 fit_argument = argument("fit", "FIT")

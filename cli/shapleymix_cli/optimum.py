@@ -9,15 +9,13 @@ import numpy as np
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
+from shapleymix.mixing.answers import ROUNDING
 from shapleymix_cli.command_factory import command, option, output
 from shapleymix_cli.console import Output, Part, Table, gains, intervals, predicted, score_or_loss, section, size
 from shapleymix_cli.fits import Sizes, budget_of, fit_argument, law_file, like, sizes, tokens
 
 if TYPE_CHECKING:
     from shapleymix.mixing.answers import MixtureGrid
-
-ROUNDING = 1e-12
-"""A gap below this, relative to the objective, is rounding."""
 
 
 @command(

@@ -127,10 +127,11 @@ def _matrix_view(matrix: sm.TransferMatrix) -> list[Part]:
 
 
 def _similarity_view(found: Similarity, title: str) -> list[Part]:
-    names = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
+    from shapleymix.tables.transfer import MEASURES
+
     kinds = {"normalised": found} | ({} if found.raw is None else {"raw": found.raw})
-    overall = {name.replace("_", " "): [getattr(one, name) for one in kinds.values()] for name in names}
-    targets = {name.replace("_", " "): getattr(found, f"{name}_by_target").tolist() for name in names}
+    overall = {name.replace("_", " "): [getattr(one, name) for one in kinds.values()] for name in MEASURES}
+    targets = {name.replace("_", " "): getattr(found, f"{name}_by_target").tolist() for name in MEASURES}
     by_target = section("Normalised values, by target", {"target": found.targets, **targets})
     return [*section(title, {"values": list(kinds), **overall}), *by_target]
 

@@ -4,7 +4,7 @@
 >>> plot(mixture).save("mixture.png")
 >>> report(fit, mixture).save("report.html")
 
-Modules: `canvas` (one style, captions, saving), `figures`, `page` with `markup` (one self-contained file), `question`
+Modules: `canvas` (one style, captions, saving), `figures`, `page` with `markup` (one self-contained file), `page_data`
 (what its readers move), `web/` (its script and style).
 """
 

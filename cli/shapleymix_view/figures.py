@@ -12,6 +12,7 @@ import numpy as np
 from shapleymix import Comparison, Design, Downstream, Fit, Frontier, LearningCurve, Mixture, TransferMatrix
 from shapleymix.errors import ShapleyMixWarning, UsageError, described
 from shapleymix.fitting.evidence import Logs, one_log, own_tokens
+from shapleymix.fitting.held_out import score
 from shapleymix.records import FloatArray
 from shapleymix.tables.words import format_size
 from shapleymix_view.canvas import ACCENT, COLOURS, FAINT, INK, MARKS, Picture, bars, panels, picture, readable_on
@@ -71,13 +72,13 @@ def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
             axes.set_xlabel("Theta" if by_theta else "predicted loss, nats")
         figure.axes[0].legend()
 
-    error = np.abs(rows.loss - said.losses)[there].sum() / rows.loss[there].sum()
-    inside = ((rows.loss >= said.low) & (rows.loss <= said.high))[there & ~np.isnan(said.low)]
+    mean = score(fit.targets, rows.loss, said.losses, said.low, said.high).mean
+    error, inside = mean["PE"], mean["coverage"]
     hollow = ", hollow marks those of runs without the target's language" if without[there].any() else ""
     caption = (
         f"Loss (nats) of each run against {'Theta' if by_theta else 'its prediction'} under law {fit.law.name}; lines "
         f"are the {said.level:.0%} intervals of single runs{hollow}. These runs: PE {error:.2%}"
-        f"{f', {inside.mean():.0%} within their interval' if len(inside) else ''}."
+        f"{'' if np.isnan(inside) else f', {inside:.0%} within their interval'}."
     )
     r, k = np.nonzero(there)
     table = {"run": [rows.runs[i] for i in r], "target": [fit.targets[j] for j in k], "x": x[r, k].tolist()}
@@ -202,16 +203,12 @@ def plot_agreement(one: TransferMatrix, other: TransferMatrix) -> Picture:
         axes.set(xlabel="first matrix, normalised", ylabel="second matrix, normalised")
         axes.legend()
 
-    told = [
-        f"cosine {_cosine(a, b):.3f}, Pearson {np.corrcoef(a, b)[0, 1]:.3f}"
-        for a, b in ((x.ravel(), y.ravel()), (x[~own], y[~own]))
-    ]
-    caption = f"Two transfer matrices: {told[0]}; off the diagonal {told[1]}."
+    found = one.compare(other)
+    caption = (
+        f"Two transfer matrices: cosine {found.cosine:.3f}, Pearson {found.pearson:.3f}; off the diagonal cosine "
+        f"{found.cosine_off_diagonal:.3f}, Pearson {found.pearson_off_diagonal:.3f}."
+    )
     return picture("agreement", 4.2, draw, caption, {"first": x.ravel().tolist(), "second": y.ravel().tolist()})
-
-
-def _cosine(a: FloatArray, b: FloatArray) -> float:
-    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
 def _heat_map(axes: Axes, values: FloatArray, matrix: TransferMatrix, top: float) -> None:

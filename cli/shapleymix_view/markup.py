@@ -47,7 +47,7 @@ def _flat(children: Iterable[Child]) -> Iterable[str]:
 
 
 def section(name: str, title: str, *children: Child) -> Markup:
-    """A part of the page, to which the contents lead."""
+    """A part of the page."""
     return node("section", node("h2", title, id=f"{name}-title"), *children, id=name, aria_labelledby=f"{name}-title")
 
 
@@ -67,8 +67,8 @@ def percent(value: float) -> str:
 
 
 FORMS: Mapping[str, Callable[[float], str]] = {
-    **dict.fromkeys(("N", "D", "tokens", "available", "read"), format_size),
-    **dict.fromkeys(("PE", "standard error", "coverage"), percent),
+    **dict.fromkeys(("tokens", "available", "read"), format_size),
+    **dict.fromkeys(("PE", "standard error"), percent),
     "P(better)": "{:.0%}".format,
     **dict.fromkeys(("weight", "epochs", "parameters", "value", "low", "high"), "{:.4g}".format),
 }

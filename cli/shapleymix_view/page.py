@@ -22,7 +22,8 @@ from shapleymix import Comparison, Downstream, Fit, Mixture, TransferMatrix
 from shapleymix.errors import ShapleyMixError, ShapleyMixWarning, UsageError
 from shapleymix.files import Json, atomic_write
 from shapleymix.fitting.evidence import Logs, one_log
-from shapleymix.fitting.prediction import Prediction
+from shapleymix.fitting.prediction import MOST_WARNINGS, Prediction
+from shapleymix.mixing.answers import ROUNDING
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.runs import RunLog
@@ -31,9 +32,7 @@ from shapleymix_view.markup import Child, Markup, bar, embedded, folded, node, p
 from shapleymix_view.page_data import document, rows_of, summed, unmoved
 
 SCRIPTS = ("solver.js", "page.js")
-MOST_WARNINGS, MOST_PANELS, SHADES = 3, 24, 4
-ROUNDING = 1e-12
-"""A gap below this, relative to the objective, is rounding."""
+MOST_PANELS, SHADES = 24, 4
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ def _optimum(best: Mixture) -> Markup:
         "interval": list(zip(best.losses_low.tolist(), best.losses_high.tolist(), strict=True)),
         "weight": best.weights.tolist(),
     }
-    most = "rounding" if best.relative_gap <= ROUNDING else f"{best.gap:.1e} {best.objective_unit}"
+    most = "rounding" if best.relative_gap < ROUNDING else f"{best.gap:.1e} {best.objective_unit}"
     proof = f"No mixture within the bounds is better by more than {most}."
     proof = proof if np.isfinite(best.gap) else "This is the best of a search, without a proof."
     return section(

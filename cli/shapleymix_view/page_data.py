@@ -7,6 +7,7 @@ core is asked at every budget of the grid. What it does not know is told instead
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import shapleymix as sm
 from shapleymix import Fit, Mixture
 from shapleymix.errors import InfeasibleError
 from shapleymix.files import Json, plain
+from shapleymix.laws.pieces import MATRICES, SOURCES
 from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.polytope import KEPT, REGIME, Polytope
 from shapleymix.mixing.problem import Problem
@@ -27,15 +29,7 @@ STEPS = 5
 AHEAD = 10.0
 """The grid ends at so many times the mixture's budget, or at the largest that was fitted."""
 FIELDS = ("floor", "scale", "gamma", "phi", "s", "base", "unique", "rate", "harm")
-USUAL: Mapping[str, object] = {
-    "level": 0.9,
-    "seed": 0,
-    "unit": "nats",
-    "objective": "mean",
-    "distance": "l1",
-    "kl": 0.0,
-    "kept": "natural",
-}
+USUAL = {one.name: one.default for one in signature(sm.problem).parameters.values()}
 """Keywords that no command needs to say."""
 
 
@@ -207,7 +201,7 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str,
 
 def _shape(name: str, phi: FloatArray) -> tuple[int, ...]:
     M, K = phi.shape
-    return (M, K) if name in ("phi", "s", "harm") else ((M,) if name in ("unique", "rate") else (K,))
+    return (M, K) if name in MATRICES else (M,) if name in SOURCES else (K,)
 
 
 def _flags(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

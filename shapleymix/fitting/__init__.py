@@ -8,12 +8,12 @@ Modules, in reading order:
   symbols           a law's symbols as the vectors that the search works on: layout, starts, beliefs, what no run tells
   repetition        what repeated tokens are worth: told by the log where it repeats any, else published
   estimation        fit one law to weighted evidence in one batch
-  coverage          whether there are runs enough for a law, where its fit has data, and how it ended for each target
+  coverage          whether there are runs enough for a law, and where its fit has data
   study             what fitting and comparing both run on, and what cross-validation chose that a law believes
   held_out          held-out predictions of laws and black boxes, and how well they match losses
   noise             how runs scatter about a law: one model of log losses
   surface           all that is known of losses at one budget: values, joint samples, convex pieces
-  prediction        predicted losses or scores with intervals and warnings, and how points are spelt
+  prediction        predicted losses with intervals and warnings, and how points are spelt
   questions         what a fit asks of its log: losses far from the law, recipes and orders that explain residuals
   one_law           one law fitted to one study: the law, its replicates, its errors and its noise
   regimes           runs with and without a target's own language, and a law fitted to each

@@ -1,4 +1,4 @@
-"""Whether there are runs enough for a law, where its fit has data, and how it ended: never swallowed."""
+"""Whether there are runs enough for a law, and where its fit has data."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
 from shapleymix.fitting.estimation import Estimation
-from shapleymix.fitting.study import Study
+from shapleymix.fitting.study import Study, held_out
 from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, asked
@@ -245,8 +245,7 @@ def _refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> 
 
 def _held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
     """From predictions of every fit (V, R, K), each row's by the fit that did not see it."""
-    chosen = np.take_along_axis(predicted, masks.argmax(axis=0)[None, :, None], axis=0)[0]
-    return np.where(np.any(masks, axis=0)[:, None], chosen, np.nan)
+    return np.where(np.any(masks, axis=0)[:, None], held_out(predicted, masks.argmax(axis=0)), np.nan)
 
 
 def law_of(given: str | type[Law]) -> type[Law]:

@@ -1,4 +1,4 @@
-"""Predicted losses or scores with intervals, what such numbers are called, and how points are spelt."""
+"""Predicted losses with intervals and warnings, and how points are spelt."""
 
 from __future__ import annotations
 

@@ -3,6 +3,6 @@
 Modules, in reading order:
 
   exact       exact Shapley values of a game given as a table of all its coalitions
-  kriging     where not every coalition is known: choose, evaluate, estimate by a smooth model of the payoffs
+  kriging     where not every coalition is known: choose some, and estimate by a smooth model of the payoffs
   coalitions  the game in a run log: coalitions, payoffs, what is missing, and the matrix of Shapley values
 """

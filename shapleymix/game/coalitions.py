@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import DataError, Fault, Location, UsageError
 from shapleymix.files import Json
-from shapleymix.game.exact import members_of, name_coalition, refuse_too_many
+from shapleymix.game.exact import masks_of, members_of, name_coalition, refuse_too_many
 from shapleymix.game.kriging import estimate_shapley
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.words import parse_size
@@ -167,6 +167,8 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     if not 0 < len(log.sources) <= _MOST_PLAYERS:
         message = f"a game needs 1 to {_MOST_PLAYERS} languages, the log has {len(log.sources)}"
         raise DataError(message, location=place)
+    from shapleymix.tables.languages import own_data  # here, since it imports polars
+
     masks = coalition_masks(log.p, log.D)
     size, tokens = _choose_budget(log, masks, N, D)
     empty, notices = _untrained_rows(log, size)
@@ -175,7 +177,7 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     _check_measured(log, rows, masks)
     found, index, repeats = np.unique(masks[rows], return_inverse=True, return_counts=True)
     members = members_of(found, len(log.sources))
-    own = members @ (np.array(log.sources)[:, None] == np.array(log.targets))  # (C, T): the target's language is in it
+    own = members @ own_data(log.sources, log.targets) > 0  # (C, T): the target's language is in it
     loss, noise = _average(log.loss[rows], index.ravel(), repeats, own, members.sum(axis=1))
     return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices))
 
@@ -186,7 +188,7 @@ def coalition_masks(p: FloatArray, D: FloatArray) -> IntArray:
     size = np.maximum(held.sum(axis=1, keepdims=True), 1)
     allowed = np.maximum(UNIFORM_STEP, UNIFORM_RATIO / size)
     uniform = (np.abs(p - held / size) <= allowed).all(axis=1)
-    masks = held @ (np.int64(1) << np.arange(p.shape[1], dtype=np.int64))
+    masks = masks_of(held)
     return np.where(D == 0, 0, np.where(uniform & (masks > 0), masks, -1))
 
 

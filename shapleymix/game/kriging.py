@@ -1,4 +1,4 @@
-"""Shapley values where not every coalition is known: choose, evaluate, and estimate by a smooth model of the others.
+"""Shapley values where not every coalition is known: choose some, and estimate by a smooth model of the others.
 
 Payoffs are a linear trend in the players plus a Gaussian process over coalitions whose covariance falls with the
 number of players in which two coalitions differ, `tau^2 rho^|S xor S'|` (universal kriging on the hypercube). A

@@ -19,6 +19,8 @@ from shapleymix.tables.words import format_size
 
 SURE_GAIN = 0.9
 """P(better) below which a gain is within its error bar."""
+ROUNDING = 1e-12
+"""A gap below this, relative to the objective, is rounding."""
 SHOWN = 5
 """Rivals that the verdict names."""
 

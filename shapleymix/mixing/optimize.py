@@ -50,7 +50,7 @@ def takes_keywords(function: Callable[..., T]) -> Callable[..., T]:
 
 def _like(_: Callable[P, Problem]) -> Callable[[Callable[..., T]], Callable[P, T]]:
     """What type checkers are told of a function: that it takes what `problem` takes."""
-    return lambda function: function  # pyright: ignore[reportReturnType]
+    return lambda function: function
 
 
 @_like(problem)
@@ -68,7 +68,7 @@ def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Any) -> Mixture:
     Raises
     ------
     InfeasibleError, SolveError, UsageError
-        As `problem`; SolveError also if the law has no convex form, or no mixture has a finite loss.
+        As `problem`.
     """
     found = problem(fit, N, D, **keywords).solve()
     caution(found.warnings, 4)

@@ -20,6 +20,7 @@ import numpy as np
 from shapleymix.errors import UsageError, described
 from shapleymix.fitting.evidence import TRACE
 from shapleymix.fitting.fit import Fit
+from shapleymix.fitting.settings import Size
 from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Candidates, Mixture
@@ -33,21 +34,12 @@ from shapleymix.mixing.solving import solve_all
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import LanguagesSpec, languages_of, unit_of
 from shapleymix.tables.mixtures import MixtureSpec, Rivals, mixture_of
-from shapleymix.tables.words import (
-    Amounts,
-    Ratios,
-    parse_budget,
-    parse_choice,
-    parse_level,
-    parse_number,
-    parse_whole,
-)
+from shapleymix.tables.words import Amounts, Ratios, parse_budget, parse_choice, parse_level, parse_number, parse_whole
 
 BELOW = 0.1
 """Share of the smallest ratio that any run had of a language to which an optimum may go where no run was without it."""
 LEAST_SHARE = 1e-6
 """Of the edges of regimes: with less room than that there is none."""
-Size = float | str
 FitSpec = object
 """A `Fit`, the file of a saved one, or an object of the user's own (see `as_surface`)."""
 
@@ -309,14 +301,14 @@ def problem(
     level : float
         Probability of the intervals.
     seed : int
-        Seed of that search.
+        Seed of the search that is made where a law is not convex.
 
     Raises
     ------
     InfeasibleError
         If the bounds leave no mixture; says which, by how much, and the smallest repair.
     SolveError
-        If the law has no convex form, or no mixture has a finite loss.
+        If no mixture has a finite loss, the law overflows at the budget, or a constraint is not convex.
     UsageError
         If a name is unknown or an option out of range.
     """

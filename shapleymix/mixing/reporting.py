@@ -23,6 +23,7 @@ import numpy as np
 
 from shapleymix.errors import InfeasibleError, UsageError, described, did_you_mean
 from shapleymix.files import Json
+from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
@@ -31,7 +32,7 @@ from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.languages import column_of
-from shapleymix.tables.mixtures import Rivals, epochs_of, named_baselines, rivals_of, shares_of_bytes
+from shapleymix.tables.mixtures import ONCE, Rivals, epochs_of, named_baselines, rivals_of, shares_of_bytes
 from shapleymix.tables.words import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ LOOSE = 1e-6
 """A proof whose relative gap is larger is a warning."""
 SAME = 1e-7
 """Relative: by how much the reported objective may differ from the minimised one, by rounding."""
-MOST_WARNINGS = 3
-ONCE = 1 + 1e-6
 _HINT = "write it like de+50B, or en-1T,de+10B for several at once"
 
 

@@ -24,9 +24,8 @@ from shapleymix.tables.words import align, format_range, parse_whole
 
 Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])
 
-BUDGETS, LOSSES = (1e-25, 1e25), (1e-9, 20.0)
-"""Between these N, D and losses lie: powers up to 3 of budgets, and squares of those, stay within floating point; an
-untrained model with 485 million words has a loss of 20 nats a token."""
+LOSSES = (1e-9, 20.0)
+"""Between these losses lie: an untrained model with 485 million words has a loss of 20 nats a token."""
 UNIQUE, LATE = "tokens_unique_", "late_"
 """Beginnings of the columns with the unique tokens of a source, and with its ratio in the last phase of a run."""
 RECIPE = ("learning_rate", "batch_tokens")

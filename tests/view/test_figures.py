@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from shapleymix_view import Picture, plot
+from shapleymix_view import plot
 from shapleymix_view.canvas import luminance, readable_on
 from shapleymix_view.figures import DRAWN, draw
 
@@ -18,7 +17,6 @@ import shapleymix as sm
 from shapleymix.errors import UsageError
 
 pytest.importorskip("matplotlib")
-Make = Callable[[str], Picture]
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -6,13 +6,12 @@ import dataclasses
 import hashlib
 import json
 import math
-import tomllib
 import typing
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from shapleymix import files
 from shapleymix.errors import Fault, Location, UsageError, did_you_mean
 from shapleymix.tables.words import parse_size
 
@@ -311,12 +310,7 @@ def read_toml(path: str) -> dict[str, Any]:
         If the file is not TOML, or a key is unknown, repeated or of a wrong type.
     """
     place = Location(file=path)
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", location=place) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"is not TOML: {error}", location=place) from error
+    document, _ = files.read_toml(path, UsageError)
     found: dict[str, Any] = {}
     for name, value in document.items():
         heading = isinstance(value, dict) and name != "mixture"
