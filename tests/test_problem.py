@@ -102,7 +102,7 @@ def test_other_convex_constraints_are_cones():
         {"max_epochs": 4}, {"monolingual": "en=2"}, {"level": 1.2}, {"seed": -1}, {"weights": "xx=1"},
         {"weights": "en=-1"}, {"weights": "en=0"}, {"weights": [1, 2]}, {"constraints": "p[0] <= 1"},
         {"what_if": "de+1B"}, {"what_if": 3, "available": TOKENS}, {"what_if": "de-1T", "available": TOKENS},
-        {"what_if": "xx+1B", "available": TOKENS}, {"compare_to": ["natural"]}, {"unit": "bpb"},
+        {"what_if": "xx+1B", "available": TOKENS}, {"compare_to": ["natural"]}, {"unit": "bpb"}, {"kept": "uniform"},
         {"unit": "bits"},
     ],
 )  # fmt: skip
@@ -238,6 +238,9 @@ def test_the_rest_of_a_begun_run_is_chosen_among_all_that_it_can_still_become():
     np.testing.assert_allclose(mine.p, [0.28, 0, 0.12, 0.6])
     assert question.gain(found, {"code": 1}).value == pytest.approx(mine.gain)
     assert question.with_tokens("fi+4B").within.supply.read.tolist() == read.tolist()
+    assert all(price.origin != "read" for price in found.binding), "what was read can be asked to be no less"
+    with pytest.raises(InfeasibleError, match=r"cap 0\.2 .*of en cannot hold"):
+        problem(FIT, *BUDGET, **(asked | {"caps": "en=.2"}))
     for wrong, kind in (({"trained": "100B"}, InfeasibleError), ({"trained": None}, UsageError)):
         with pytest.raises(kind):
             problem(FIT, *BUDGET, **(asked | wrong))

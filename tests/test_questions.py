@@ -110,6 +110,11 @@ def test_phases_are_summed_and_an_order_that_explains_residuals_is_told(log, tmp
     np.testing.assert_allclose(read.p, log.p, atol=1e-9)
     np.testing.assert_allclose(read.D, log.D)
     np.testing.assert_allclose(read.late, late)
+    for wrong in ({"D": log.D}, {"p_en": log.p[:, 0]}, {"D2": -table["D2"]}, {"p2_en": table["p2_en"] + 0.1}):
+        with pytest.raises(DataError, match=next(iter(wrong))):
+            read_runs(table | wrong)
+    with pytest.raises(DataError, match="phases 2"):
+        read_runs({name: one for name, one in table.items() if name[:2] not in ("p1", "D1")})
     write_runs(read, tmp_path / "runs.csv")
     np.testing.assert_array_equal(read_runs(tmp_path / "runs.csv").late, read.late)
     (notice,) = [one for one in fit(read, "additive", **FAST).notices if "phases" in one]

@@ -17,20 +17,20 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 717,
-    "shapleymix/tables": 1_357,
+    "shapleymix/tables": 1_373,
     "shapleymix/game": 414,
     "shapleymix/laws": 1_336,
     "shapleymix/fitting": 3_424,
-    "shapleymix/mixing": 2_358,
-    "shapleymix/planning": 427,
-    "adapters/shapleymix_io": 1_430,
+    "shapleymix/mixing": 2_377,
+    "shapleymix/planning": 429,
+    "adapters/shapleymix_io": 1_438,
     "adapters/shapleymix_irds": 4_237,
-    "adapters/shapleymix_sweep": 700,
-    "cli/shapleymix_cli": 1_662,
+    "adapters/shapleymix_sweep": 703,
+    "cli/shapleymix_cli": 1_670,
     "cli/shapleymix_view": 989,
-    "tests": 15_832,
+    "tests": 15_848,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_077, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_133, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

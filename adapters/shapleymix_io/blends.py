@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -148,7 +148,8 @@ class Draws:
 class Asked:
     """What was asked for, by language: ratios of tokens, unique tokens (NaN where not known), and known tokens a draw.
 
-    `own`, `max_epochs` and `min_tokens` are the unique tokens that the mixture was optimised for, and its bounds.
+    `own`, `max_epochs` and `min_tokens` are the unique tokens that the mixture was optimised for, and its bounds, which
+    count what was `read` before.
     """
 
     p: Mapping[str, float]
@@ -160,6 +161,11 @@ class Asked:
     max_epochs: Mapping[str, float]
     min_tokens: Mapping[str, float]
     ignore_bounds: bool = False
+    read: Mapping[str, float] = field(default_factory=dict)
+
+    def tokens(self, name: str, ratio: float) -> float:
+        """Tokens of a language in all: those of its ratio, and what a run already begun has read."""
+        return ratio * self.D + self.read.get(name, 0.0)
 
 
 @dataclass(frozen=True)
@@ -216,7 +222,7 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora) -> Blend:
         raise DataError(f"D = {asked.D:g} is less than a token of every language", hint="give the tokens of the run")
     available = {name: corpora.tokens(name, asked.available[name]) for name in kept}
     p = dict(zip(kept, exact(list(kept.values())), strict=True))
-    epochs = {name: p[name] * asked.D / available[name] if available[name] else math.inf for name in kept}
+    epochs = {name: asked.tokens(name, p[name]) / available[name] if available[name] else math.inf for name in kept}
     warnings = _broken(asked, p, epochs)
     dropped = [name for name in asked.p if name not in p]
     notes = [f"left out, of ratio 0 or under a token of D: {short(dropped)}"] if dropped else []
@@ -249,7 +255,7 @@ def _broken(asked: Asked, p: Mapping[str, float], epochs: Mapping[str, float]) -
     """
     found: list[tuple[str, bool]] = []
     for name in p:
-        most, least, tokens = asked.max_epochs[name], asked.min_tokens[name], p[name] * asked.D
+        most, least, tokens = asked.max_epochs[name], asked.min_tokens[name], asked.tokens(name, p[name])
         if epochs[name] == math.inf:
             found.append((f"the mixture needs {name}, of which no tokens are available", True))
         elif epochs[name] > most * (1 + 1e-9):

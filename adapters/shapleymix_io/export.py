@@ -420,19 +420,20 @@ def export(
         hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset]"
         raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
     own, most, least = (_of_mixture(mixture, p, name, usual) for name, usual in _BOUNDS)
+    had = _of_mixture(mixture, p, "read", 0.0)
+    read = np.nan_to_num(np.array([*had.values()]))
     own_D = getattr(mixture, "D", math.nan)
-    budget = own_D if D is None else parse_size(D, "D")
+    budget = own_D if D is None else parse_size(D, "D") - read.sum()
     known = {**own, **_amounts(available, p, "available", parse_size)}
     lengths = _amounts(mean_tokens, p, "mean_tokens", parse_budget)
-    asked = Asked(p, budget, seed, known, lengths, own, most, least, ignore_bounds)
+    asked = Asked(p, budget, seed, known, lengths, own, most, least, ignore_bounds, had)
     blend = blend_of(asked, form.draws, corpora)
-    read = np.nan_to_num(np.array([*_of_mixture(mixture, p, "read", 0.0).values()]))
     if batch_tokens is not None and not read.any():
         raise UsageError("batch_tokens divides the phases of a run already begun: this mixture is of a whole one")
     steps = round(read.sum() / parse_size(batch_tokens, "batch_tokens")) if batch_tokens is not None else 0
     if steps and form.staged:
         ratios, free = dict(zip(p, (read / read.sum()).tolist(), strict=True)), dict.fromkeys(p, math.inf)
-        first = replace(asked, p=ratios, D=read.sum(), max_epochs=free, min_tokens=dict.fromkeys(p, 0.0))
+        first = replace(asked, p=ratios, D=read.sum(), max_epochs=free, min_tokens=dict.fromkeys(p, 0.0), read={})
         other = replace(asked, seed=seed + 1)  # by the same seed a corpus would give the same samples again
         blend = replace(blend, asked=other, before=blend_of(first, form.draws, corpora), steps=steps)
     elif read.any():
@@ -443,7 +444,8 @@ def export(
         raise DataError.of(faults, corpora.origin)
     notices = (*blend.warnings, *form.warnings(blend))
     if own_D == own_D and own_D != budget:
-        sizes = f"the mixture was optimised for D = {format_size(own_D)}, and is exported for {format_size(budget)}"
+        whole = [format_size(one + read.sum()) for one in (own_D, budget)]
+        sizes = f"the mixture was optimised for D = {whole[0]}, and is exported for {whole[1]}"
         notices = (sizes, *notices)
     caution(notices)
     return Export(format, form.text(blend), form.config(blend), blend, notices, tuple(blend.notes))

@@ -66,7 +66,8 @@ def _opened(source: Source) -> Table:
         return readers.read_mlflow(f"{address}#{experiment}", os.fspath(path))
     if path.suffix in _YAML:
         config, origin = _config(path)
-        return _swarm(config, origin, *(_part(config, "swarm").get(name) for name in ("ratios", "metrics")))
+        named = (_part(config, "swarm").get(name) for name in ("ratios", "metrics"))
+        return _swarm(config, origin, *(one and _found(Path(one), path.parent) for one in named))
     return _folder(path) if path.is_dir() else read_table(name)
 
 
@@ -83,6 +84,11 @@ def _folder(folder: Path) -> Table:
         message = f"holds {len(found)} configurations: {', '.join(Path(origin.file).name for _, origin in found)}"
         raise DataError(message, location=place, hint=f"name the one that is meant: {found[0][1].file}")
     return _swarm(*(found[0] if found else ({}, Origin(os.fspath(folder), ""))), ratios, metrics)
+
+
+def _found(path: Path, folder: Path) -> Path:
+    """A file as its configuration names it: from the working folder, as for olmix, or beside the configuration."""
+    return path if path.is_file() else folder / path.name
 
 
 def _config(path: Path) -> tuple[dict[str, Any], Origin]:

@@ -268,7 +268,7 @@ class IRDS:
 
         Learning rates are those of their parameter groups; what clipping and averaging multiply gradients with is
         measured on evaluated steps. Values are those of plain gradient descent at these rates, whatever the optimisers
-        are. Each must take each step: a `GradScaler`, which skips some, is refused.
+        are. Each must take each step: one that a `GradScaler` skips ends in an error.
 
         Parameters
         ----------

@@ -25,6 +25,7 @@ from types import FrameType
 from typing import BinaryIO, Literal
 
 from shapleymix.errors import ShapleyMixError, UsageError
+from shapleymix.tables.words import parse_whole
 from shapleymix_sweep.plans import CLAIM, FAILED, LOG, OUT, Plan, PlannedRun, is_finished, open_runs, result_of
 
 GRACE = 60.0
@@ -325,6 +326,8 @@ class Pool:
 
 def _slots(jobs: int | None, gpus: Sequence[str], each: int) -> list[dict[str, str]]:
     """What each place in the pool adds to the environment of its runs."""
+    if jobs is not None:
+        parse_whole(jobs, "jobs", least=1)
     if not gpus:
         return [{} for _ in range(jobs or 1)]
     groups = [",".join(gpus[start : start + each]) for start in range(0, len(gpus) - each + 1, each)]

@@ -217,6 +217,12 @@ class Group(Exemplified, click.Group):
         own = (line for one in self.commands.values() for line in getattr(one, "examples", ()))
         self.examples = tuple(own) or self.examples
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:  # click would make an error of the help
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
             raise UsageError(f"there is no command {args[0]!r}", hint=did_you_mean(args[0], self.list_commands(ctx)))
@@ -283,7 +289,8 @@ def _call(
         for one in needed:
             if given[str(one.name)] in (None, ()):
                 hint = f"see `{context.command_path} --help`"
-                raise UsageError(f"missing {one.make_metavar(context) or one.opts[-1]}", hint=hint)
+                is_option = isinstance(one, click.Option)
+                raise UsageError(f"missing {one.opts[0] if is_option else one.make_metavar(context)}", hint=hint)
         if hasattr(signal, "siginterrupt"):
             signal.siginterrupt(signal.SIGINT, True)  # polars' handler would let a blocked read go on
         out.path, out.force = given.pop("output", None), given.pop("force", False)

@@ -168,7 +168,7 @@ def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any
     from shapleymix.tables.words import parse_budget
 
     saved = _saved(out, text, point) if text == "-" or Path(text).is_file() else None
-    names = tuple(corpora.sources()) if table is None else table.names
+    names = tuple(corpora.sources()) if table is None else table.sources
     if saved is not None:
         names = tuple(getattr(saved, "mixture", saved))
     elif "=" in text:

@@ -94,7 +94,7 @@ def _list(
     languages = keywords.get("languages")
     if not (empirical or random):
         raise UsageError("nothing says what to plan", hint="give --n, --empirical or --random")
-    sources = tuple(names or (() if languages is None else languages.names))
+    sources = tuple(names or (() if languages is None else languages.sources))
     if not sources:
         raise UsageError("nothing says what the sources are", hint="give --sources or --languages")
     budget = {name: parse_budget(keywords[name], name) for name in ("N", "D") if name in keywords}

@@ -186,17 +186,19 @@ def baselines(out: Output, languages: sm.Languages, tokens: str, mixture: list[s
     `natural` is in proportion to the available tokens, `temperature:T` to their power 1/T, and `unimax:E` as even as
     at most E epochs of each language allow.
     """
+    from shapleymix.tables.languages import tokens_at_hand
     from shapleymix.tables.mixtures import epochs_of, mixtures_of, usual
     from shapleymix.tables.words import parse_budget
 
-    D, held = parse_budget(tokens, "-D"), languages.available_tokens
-    found = mixtures_of(mixture or usual(held, D), languages.names, held, D)
-    names = {"mixture": [name for name in found for _ in languages.names], "language": languages.names * len(found)}
+    D, sources = parse_budget(tokens, "-D"), languages.sources
+    held = tokens_at_hand(sources, languages, None)
+    found = mixtures_of(mixture or usual(held, D), sources, held, D)
+    names = {"mixture": [name for name in found for _ in sources], "language": sources * len(found)}
     ratios = {name: p.tolist() for name, p in found.items()}
     epochs = {name: epochs_of(p, held, D).tolist() for name, p in found.items()}
     columns = {**names, "ratio": [*chain(*ratios.values())], "epochs": [*chain(*epochs.values())]}
     document = {"kind": "baselines", "D": D, "columns": columns, "provenance": out.provenance()}
     out.save(document)
-    known = {"language": languages.names, "available": held.tolist()}
+    known = {"language": sources, "available": held.tolist()}
     ratio_table = section(f"Ratios at D = {size(D)}", {**known, **ratios})
-    out.emit(document, lambda: [*ratio_table, *section("Epochs", {"language": languages.names, **epochs})])
+    out.emit(document, lambda: [*ratio_table, *section("Epochs", {"language": sources, **epochs})])

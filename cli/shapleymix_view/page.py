@@ -140,7 +140,7 @@ def _movable(fit: Fit, mixture: Mixture | None, name: str) -> tuple[Json, str]:
         return None, "Nothing can be moved here, because the page was made without a mixture."
     beyond = unmoved(fit, mixture)
     if beyond:
-        return None, f"The sliders know bounds on single ratios and mean losses alone. This question has {beyond}."
+        return None, f"The sliders move caps, weights, N and D. What they do not know in this question: {beyond}."
     try:
         return document(fit, mixture, name), ""
     except ShapleyMixError as error:

@@ -6,9 +6,9 @@ symbols a log with one size cannot tell, which may vanish, what a starting grid 
 A law is a frozen dataclass whose fields are the paper's symbols. A field "per target" has shape
 (..., K), a field "per source and target" (..., M, K); leading axes are replicates. The equation stands in `pieces`,
 which are convex in the mixture, or in `__call__` for a law that has none; target j's loss depends on column j of every
-symbol and on nothing else. That and the symbols are all that a law must state: its derivative is taken through the pieces, or
-by differences, unless it gives its own `expansion`; the search begins where the symbols say; and a law without pieces
-is optimised by a general search.
+symbol and on nothing else. That and the symbols are all that a law must state: its derivative is taken through the
+pieces, or by differences, unless it gives its own `expansion`; the search begins where the symbols say; and a law
+without pieces is optimised by a general search.
 """
 
 from __future__ import annotations

@@ -103,16 +103,16 @@ class Answer(Tabular, Record):
         return left / left.sum() if self.read.any() else p
 
     def remaining(self, p: FloatArray) -> dict[str, Any]:
-        """What a trainer has still to read of a mixture (M,): ratios by name, and what is left of D and the bounds.
+        """What a trainer has still to read of a mixture (M,): ratios by name, what is left of D, and what it `read`.
 
-        And under `read` what it has read.
+        Bounds are those of the whole run.
         """
         return {
             "mixture": dict(zip(self.sources, self.rest_of(p).tolist(), strict=True)),
             "D": self.D - float(self.read.sum()),
             "available": self.available,
-            "max_epochs": self.max_epochs - np.nan_to_num(self.read / self.available),
-            "min_tokens": np.maximum(self.min_tokens - self.read, 0.0),
+            "max_epochs": self.max_epochs,
+            "min_tokens": self.min_tokens,
             "read": self.read,
         }
 

@@ -154,7 +154,7 @@ def families_of(languages: Languages | Json, sources: Sequence[str]) -> dict[str
     for name in sources:
         parts = name.split("/")
         above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
-        for one in (family.get(name), *(parent for parent in above if parent not in sources)):
+        for one in dict.fromkeys((family.get(name), *(parent for parent in above if parent not in sources))):
             if one is not None:
                 found[one] = (*found.get(one, ()), name)
     return found
@@ -209,7 +209,7 @@ def polytope_of(
     min_tokens: TokensSpec | None = None,
     groups: Sequence[GroupSpec] | GroupSpec = (),
     keep_within: NamesSpec = (),
-    kept: MixtureSpec = "natural",
+    kept: MixtureSpec | None = None,
     near: MixtureSpec | None = None,
     within: float | str | None = None,
     distance: str = "l1",
@@ -243,6 +243,8 @@ def polytope_of(
         raise UsageError("near and within go together", hint="for instance near uniform, within 0.2")
     if fix is not None and (isinstance(fix, (int, float)) or (isinstance(fix, str) and "=" not in fix)):
         raise UsageError(f"fixed ratio: {fix!r} has no name", hint="write it like en=0.3")
+    if kept is not None and not keep_within:
+        raise UsageError("kept does nothing without keep_within", hint="give keep_within, or leave out kept")
     if (after is None) != (trained is None):
         raise UsageError("after and trained go together", hint="for instance after mixture.json, trained 400B")
     tokens = tokens_at_hand(names, languages, available)
@@ -266,6 +268,8 @@ def polytope_of(
     held = np.isin(names, list(unseen))
     families = families_of(languages, names)
     found = groups_of(groups, names, families)
+    closed = np.isin(names, [name for one in found if one.upper == 0 for name in one.sources])
+    found = tuple(one for one in found if one.upper > 0)
     bounds = Polytope(
         sources=names,
         lower=lower,
@@ -278,10 +282,10 @@ def polytope_of(
         row_names=tuple(one.label for one in found),
         ball=None if near is None else _ball(mixture_of(near, names, tokens, D), within, distance),
         supply=Supply(float(D), tokens, epochs, np.nan_to_num(least), read),
-    )
+    ).held_at_zero(closed, GIVEN)
     if not keep_within:
         return bounds
-    whole = mixture_of(kept, names, tokens, D)
+    whole = mixture_of("natural" if kept is None else kept, names, tokens, D)
     listed = [keep_within] if isinstance(keep_within, str) else keep_within
     for parent in [name.strip() for text in listed for name in text.split(",")]:
         bounds = _kept_inside(
@@ -295,7 +299,10 @@ def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, whole: Float
     inside = np.where(members, traceless(whole), 0.0)
     if not inside.any():
         raise UsageError(f"keep_within: the mixture whose ratios are to be kept has none of {parent}")
-    bounds = bounds.held_at_zero(members & (inside == 0), KEPT)
+    none = (inside > 0) & (bounds.upper <= 0)
+    bounds = bounds.held_at_zero(members & ((inside == 0) | none.any()), KEPT)
+    if none.any():
+        return bounds
     for place in np.flatnonzero(inside)[1:].tolist():
         weights = np.where(np.arange(len(members)) == place, 1.0, 0.0) - members * inside[place] / inside.sum()
         bounds = bounds.with_row(f"{bounds.sources[place]} within {parent}", weights, 0.0, 0.0)

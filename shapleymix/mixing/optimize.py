@@ -271,8 +271,20 @@ def _interval(fit: Any, flops: float, keywords: dict[str, Any], best: Problem, p
         for place, one in _problems(fit, grid, flops, keywords).items()
         if one.draws is not None
     }
-    whole = np.stack(list(values.values()))
-    size = np.exp(grid[list(values)][np.argmin(np.where(np.isfinite(whole), whole, np.inf), axis=0)])
-    ends = [0.5 - best.level / 2, 0.5 + best.level / 2]
-    low, high = np.quantile(size, ends, method="nearest").tolist()
+    size = np.exp(_lowest(grid[list(values)], np.stack(list(values.values()))))
+    low, high = np.quantile(size, [0.5 - best.level / 2, 0.5 + best.level / 2]).tolist()
     return min(low, best.surface.N), max(high, best.surface.N)
+
+
+def _lowest(places: FloatArray, values: FloatArray) -> FloatArray:
+    """Where each curve (P, B) over places (P,) is lowest, (B,): the least value, or the bottom of a parabola there."""
+    rows, least = np.arange(values.shape[1]), np.argmin(np.where(np.isfinite(values), values, np.inf), axis=0)
+    if len(places) < 3:
+        return places[least]
+    middle = np.clip(least, 1, len(places) - 2)
+    before, here, after = (values[middle + step, rows] for step in (-1, 0, 1))
+    bend = before - 2 * here + after
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(bend > 0, 0.5 * (before - after) / bend, 0.0)
+    inner = (middle == least) & np.isfinite(share)
+    return np.where(inner, places[middle] + share * (places[1] - places[0]), places[least])

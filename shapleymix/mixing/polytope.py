@@ -330,8 +330,9 @@ class Polytope:
         # Columns: p, then by how much each lower and each upper bound gives way.
         A, b = np.block([[-bounds, -eye, none], [bounds, none, -eye]]), np.concatenate([-low, high])
         told = np.isfinite(b)
+        read = np.append(np.array(self.floor_origin) == READ, self.rigid)  # what was read stays read
         rigid = np.append(np.zeros(M, dtype=bool), self.rigid)
-        cost = np.concatenate([np.zeros(M), *2 * [np.where(rigid, RIGID, 1.0)]])
+        cost = np.concatenate([np.zeros(M), *(np.where(one, RIGID, 1.0) for one in (read, rigid))])
         total = np.concatenate([np.ones(M), np.zeros(2 * len(bounds))])[None]
         found = linprog(cost, A_ub=A[told], b_ub=b[told], A_eq=total, b_eq=[1.0], bounds=(0, None), method="highs")
         names = (*self.sources, *(f"the group {name}" for name in self.row_names))

@@ -211,7 +211,7 @@ def problem(
     min_tokens: TokensSpec | None = None,
     groups: Sequence[GroupSpec] | GroupSpec = (),
     keep_within: NamesSpec = (),
-    kept: MixtureSpec = "natural",
+    kept: MixtureSpec | None = None,
     near: MixtureSpec | None = None,
     within: float | str | None = None,
     distance: str = "l1",
@@ -270,8 +270,8 @@ def problem(
     keep_within : NamesSpec
         Families or parents, such as `"en"` of `en/web` and `en/books`, of which only the summed ratio is chosen: inside
         of each the ratios stay as the mixture `kept` has them.
-    kept : MixtureSpec
-        The mixture whose ratios `keep_within` keeps.
+    kept : MixtureSpec, optional
+        The mixture whose ratios `keep_within` keeps; natural by default.
     near : MixtureSpec, optional
         A mixture to stay close to; needs `within`.
     within : float or str, optional

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, UsageError, described, did_you_mean
+from shapleymix.errors import InfeasibleError, SolveError, UsageError, described, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
-from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, REGIME, TOKENS
+from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray, Record
@@ -129,7 +129,8 @@ def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     """The bounds with a slope, each with its field of a `Polytope` and its place there; of a ball it is not known."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
     caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
-    floors = np.where(bounds.movable & (bounds.lower > LEAST_NONZERO), proof.floors, 0.0)
+    chosen = bounds.movable & (bounds.lower > LEAST_NONZERO) & (np.array(bounds.floor_origin) != READ)
+    floors = np.where(chosen, proof.floors, 0.0)
     given = (GIVEN,) * len(bounds.rows)
     for side, field, slopes, names, origins in (
         ("cap", "upper", caps, bounds.sources, bounds.cap_origin),
@@ -169,6 +170,8 @@ def reported(one: Problem, proof: Proof) -> Mixture:
 
     Raises
     ------
+    SolveError
+        If there is no prediction for a counted target at the best mixture.
     ProofError
         If what is reported is not what was minimised.
     """
@@ -210,8 +213,13 @@ def reported(one: Problem, proof: Proof) -> Mixture:
 
 def _assert_minimised(one: Problem, proof: Proof) -> None:
     """What was minimised must be what is reported, as the surface has it, which made none of it."""
+    lacking = np.isnan(one.surface.mean(proof.p[None])[0]) & (one.goal.w > 0)
+    if lacking.any():
+        names = listed([one.surface.targets[j] for j in np.flatnonzero(lacking).tolist()])
+        message = f"at the best mixture the law gives more than an untrained model's loss for {names}: no prediction"
+        raise SolveError(message, hint="ask nearer to the fitted runs, or with more unique tokens")
     shown, minimised = one.objective(proof.p), float(one.goal.value(proof.p))
-    if np.isfinite(shown) and abs(shown - minimised) > SAME * max(abs(minimised), 1e-300):
+    if abs(shown - minimised) > SAME * max(abs(minimised), 1e-300):
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
 
 
@@ -225,10 +233,6 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], li
     corners = one.goal.value(np.eye(len(p)))
     if len(p) > 1 and np.isfinite(corners).all() and np.ptp(corners) <= SAME * np.abs(corners).max():
         found.append("The law tells no mixture from another: all within the bounds are as good as this one.")
-    lacking = np.isnan(one.surface.mean(p[None])[0]) & (one.goal.w > 0)
-    if lacking.any():
-        names = listed([one.surface.targets[j] for j in np.flatnonzero(lacking).tolist()])
-        found.append(f"There is no prediction: the law gives more than an untrained model's loss for {names}.")
     held = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
     if held.any():
         names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])

@@ -55,6 +55,8 @@ NEARBY = 0.25
 MOST_CORNERS = 60
 FIXED = 1e-13
 """A source with less room between its bounds is fixed."""
+STILL = 1e-12
+"""A bound towards which mixtures move by less than that is not approached: rounding."""
 
 MixturesSpec = RunLog | FloatArray | Sequence[MixtureSpec]
 """Mixtures as they are given: a table of points, ratios (C, M), or a list of whatever may stand for one."""
@@ -306,7 +308,7 @@ def _sources(log: RunLog | None, fit: Fit | None, given: Sequence[str] | None, l
         raise UsageError(f"sources: {described(given)} says nothing here", hint=hint)
     known = [one.sources for one in (fit, log) if one is not None]
     known += [tuple(given)] if given is not None else []
-    known += [languages.names] if languages is not None else []
+    known += [languages.sources] if languages is not None else []
     if not known or len(set(known[0])) < 2:
         raise UsageError("nothing says what the sources are", hint="give sources, a log, a fit or a languages table")
     return known[0]
@@ -407,12 +409,13 @@ def _within(area: Polytope, inside: FloatArray, p: FloatArray) -> FloatArray:
     """Mixtures (R, M) moved towards the one inside as far as the bounds ask, and no further."""
     free = area.upper - area.lower > FIXED
     way = np.where(free, p - inside, 0.0)
-    way -= np.where(free, way.sum(axis=1, keepdims=True) / max(free.sum(), 1), 0.0)  # the sum stays one
+    equal = np.concatenate([np.ones((1, len(free))), area.rows[area.row_low == area.row_high]]) * free
+    way -= way @ np.linalg.pinv(equal) @ equal  # the sum stays one, and kept ratios are kept
     rows = np.concatenate([-np.eye(len(inside)), np.eye(len(inside)), -area.rows, area.rows])
     limits = np.concatenate([-area.lower, area.upper, -area.row_low, area.row_high])
     room, speed = limits - rows @ inside, way @ rows.T
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(speed > 0, np.maximum(room, 0.0) / speed, np.inf).min(axis=1)
+        share = np.where(speed > STILL, np.maximum(room, 0.0) / speed, np.inf).min(axis=1)
     share = np.minimum(share, 1.0)
     if area.ball is not None:
         low, high = np.zeros(len(p)), share

@@ -56,6 +56,14 @@ class Languages(Tabular, Shown):
     digest: str = ""
     notices: tuple[str, ...] = ()
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names that are more than a target's: where tokens are known of some, not rows of `bytes_per_token` alone."""
+        known = np.isfinite(self.available_tokens)
+        size = known if self.bytes_per_token is None else np.isfinite(self.bytes_per_token)
+        kept = known | ~size if known.any() else ~known
+        return tuple(name for name, there in zip(self.names, kept.tolist(), strict=True) if there)
+
     def headline(self) -> str:
         """Where they are from, and of how many the tokens are known."""
         known = int(np.isfinite(self.available_tokens).sum())

@@ -92,10 +92,20 @@ def _summed(sheet: Sheet) -> Sheet:
         return sheet
     labels = list(dict.fromkeys(found[2] for found in named.values()))
     sheet.need([f"D{n}" for n in range(1, 10) if any(f"p{n}_{label}" in sheet.columns for label in labels)])
+    if phases != list(range(1, len(phases) + 1)):
+        sheet.fault(f"has phases {', '.join(map(str, phases))}, and they are counted from 1")
+    for name in ("D", *(f"{prefix}{label}" for prefix in ("p_", "tokens_") for label in labels)):
+        if name in sheet.columns:
+            sheet.fault("stands beside phases, of which it is the sum", None, name, "remove it, or the phases")
     sheet.raise_faults()
     tokens = np.stack([sheet.numbers(f"D{n}", sizes=True) for n in phases])  # (phases, R)
+    for n, amount in zip(phases, tokens, strict=True):
+        sheet.refuse(amount < 0, f"D{n}", amount, "expected 0 or more")
     each = [[sheet.numbers(f"p{n}_{label}", empty=True) for label in labels] for n in phases]
-    p, D = np.where(tokens[:, None] > 0, each, 0.0), tokens.sum(axis=0)  # (phases, M, R)
+    p, D = np.where(tokens[:, None] > 0, np.nan_to_num(each), 0.0), tokens.sum(axis=0)  # (phases, M, R)
+    for n, total, amount in zip(phases, p.sum(axis=1), tokens, strict=True):
+        off = (amount > 0) & (np.abs(total - 1) > ROUNDED)
+        sheet.refuse(off, f"p{n}_{labels[0]}", total, f"the sum of the ratios of phase {n}, expected 1")
     whole, several = np.einsum("nr,nmr->mr", tokens, p) / np.maximum(D, 1.0), (tokens > 0).sum(axis=0) > 1
     last = p[np.argmax((tokens > 0) * np.arange(1, len(phases) + 1)[:, None], axis=0), :, np.arange(len(D))].T
     gone = {*named, *(f"D{n}" for n in phases)}

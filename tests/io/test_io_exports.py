@@ -128,6 +128,7 @@ def test_both_phases_of_a_begun_run_read_what_the_whole_mixture_asks(form: str) 
     begun = sm.optimize(KnownFit(), "1B", "100B", after="en=0.7,de=0.3", trained="40B", available="fi=2B", max_epochs=2)
     paths = {name: f"d/{name}" for name in begun.sources}
     alone, found = (export(begun, form, paths=paths, **options) for options in ({}, {"batch_tokens": "4M"}))
+    assert alone.blend.epochs["fi"] == pytest.approx(begun.epochs[begun.sources.index("fi")]), "over both phases"
     if not FORMATS[form].staged:
         assert (found.text, found.config) == (alone.text, alone.config)
         assert any("still to be read" in one for one in found.notes)

@@ -143,8 +143,13 @@ def test_kept_ratios_move_with_their_parent(nested_fit, nested, more):
     known = {"languages": opened(nested)["languages"], "keep_within": ["en", "de"], "kept": kept} | more
     best = sm.optimize(nested_fit, "30M", "3B", **known)
     page = report(nested_fit, best)
-    weights = [1, 0, 4]
-    start, heavy = answers(page, [{}, {"weights": weights, "d": len(data_of(page)["tokens"]) - 1}])
+    weights, closed = [1, 0, 4], [1.0] * 24
+    closed[nested_fit.sources.index("en-2")] = closed[nested_fit.sources.index("fi-1")] = 0.0
+    moves = [{}, {"weights": weights, "d": len(data_of(page)["tokens"]) - 1}, {"caps": closed}]
+    start, heavy, without = answers(page, moves)
+    caps = dict.fromkeys((f"en-{kind}" for kind in range(8)), 0.0) | {"fi-1": 0.0}
+    assert_same(without, sm.optimize(nested_fit, "30M", "3B", **{**known, "caps": caps}))
+    assert_same(without, sm.optimize(nested_fit, "30M", "3B", **{**known, "caps": {"en-2": 0.0, "fi-1": 0.0}}))
     assert_same(start, best)
     assert_same(heavy, sm.optimize(nested_fit, "30M", heavy["D"], weights=heavy["weights"], **known))
     assert "--keep-within en,de" in heavy["command"]

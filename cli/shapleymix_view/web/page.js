@@ -44,8 +44,10 @@ function solved({ n, d, weights, caps }) {
     [low, high] = [bound(lower, Math.max), bound(upper, Math.min)],
     reason = infeasible(low, high, data.parts.map((part) => part.map(([i]) => data.sources[i]).join(" and ")));
   if (reason) return { reason };
-  const found = solve({ ...law, parts: data.parts }, w, low, high);
-  return { law, w, upper, ...found, p: spread(data.parts, found.p, upper.length) };
+  const open = [...high.keys()].filter((g) => high[g] > 0), // at a ratio of 0 a slope may be infinite
+    [parts, ...bounds] = [data.parts, low, high].map((values) => open.map((g) => values[g])),
+    found = solve({ ...law, parts }, w, ...bounds);
+  return { law, w, upper, ...found, p: spread(parts, found.p, upper.length) };
 }
 
 /** What lies outside of what was fitted, at most three things. */
