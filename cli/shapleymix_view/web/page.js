@@ -52,8 +52,7 @@ function solved({ n, d, weights, caps }) {
 
 /** What lies outside of what was fitted, at most three things. */
 function warningsOf({ n, d }, p) {
-  const ranges = data.ranges.p,
-    found = [];
+  const [ranges, found] = [data.ranges.p, []];
   for (const [name, value] of [["N", data.sizes[n]], ["D", data.tokens[d]]]) {
     const [low, high] = data.ranges[name];
     if (value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9)) continue;
@@ -244,13 +243,12 @@ const controls = [],
 const button = (id, text, click) => make("button", { type: "button", id, click }, text);
 const byWeight = [...data.targets.keys()].sort((a, b) => data.start.weights[b] - data.start.weights[a] || a - b),
   byRatio = data.parts.filter((part) => part.length < 2 && !data.closed[part[0][0]]).map(([[i]]) => i).sort((a, b) => data.p[b] - data.p[a] || a - b);
-const heaviest = 2 * Math.max(...data.start.weights);
 document.getElementById("panel").append(
   part(
     "controls",
     stepped("N, parameters", data.sizes, "n"),
     stepped("D, tokens", data.tokens, "d"),
-    groupOf("Weights of targets", "weight", data.targets, byWeight, "weights", heaviest),
+    groupOf("Weights of targets", "weight", data.targets, byWeight, "weights", 2 * Math.max(...data.start.weights)),
     groupOf("Caps of sources", "cap", data.sources, byRatio, "caps", 1),
   ),
   part("answer", objective, warned, shown),
