@@ -16,6 +16,7 @@ import shapleymix as sm
 from shapleymix import Fit, Mixture
 from shapleymix.errors import InfeasibleError
 from shapleymix.files import Json, plain
+from shapleymix.fitting.coverage import BUDGET_SLACK
 from shapleymix.laws.pieces import MATRICES, SOURCES
 from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.polytope import KEPT, REGIME, Polytope
@@ -118,6 +119,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
         "p": fit.coverage.whole_p_range.tolist(),
         "N": list(map(float, fit.N_range)),
         "D": list(map(float, fit.D_range)),
+        "slack": BUDGET_SLACK,
     }
     return {
         "sources": list(mixture.sources),

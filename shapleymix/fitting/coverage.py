@@ -225,7 +225,7 @@ class Place:
         low, high = self.coverage.p_range[target, i].tolist()
         name, others = self.sources[i], int((off > 0).any(axis=(0, 1)).sum()) - 1
         text = f"p_{name} lies outside of the fitted range {low:.4g} to {high:.4g}, by up to {off[row, target, i]:.3g}"
-        text += f" (and so do ratios of {others} others)" if others else ""
+        text += f" (and so do {others} more)" if others else ""
         if self.p[row, i] == 0:
             return f"{text}: every fitted run has some {name}, and models without it may behave differently"
         return f"{text}: no fitted run has any {name}, so its effect is a guess" if high == 0 else text

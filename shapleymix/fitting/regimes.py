@@ -66,10 +66,10 @@ class NoOwnData(Record):
         if not there.any():
             return ()
         names = short([name for name, off in zip(targets, there, strict=True) if off])
-        return (
-            f"for mixtures without {names}, the loss on {'each' if there.sum() > 1 else 'it'} comes from a fit to all "
-            "runs; an optimum keeps some of it unless the bounds forbid that",
+        text = (
+            f"where a mixture has none of a target's own language (here {names}), its loss is that of a fit to all runs"
         )
+        return (text,)
 
 
 ENOUGH = 4  # mixtures with its own language that a target needs, for a fit to these alone

@@ -112,7 +112,8 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
         ("downstream", asked["downstream"] is not None), ("law without convex pieces", surface.pieces is None),
     ):  # fmt: skip
         if given:
-            raise UsageError(f"a frontier takes no {what}", hint="leave it out; bounds of every kind are taken")
+            hint = "fit another law" if surface.pieces is None else "leave it out; bounds of every kind are taken"
+            raise UsageError(f"a frontier takes no {what}", hint=hint)
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
     names = sides_of(between, surface.targets, families_of(asked["languages"], surface.targets))

@@ -207,7 +207,9 @@ def _require_told(fit: Any) -> None:
             why = f"the law has no term in {name}"
         if why:
             message = f"the runs do not show how the loss falls with {name} ({why}): no compute-optimal split"
-            raise SolveError(message, hint=f"fit on runs with several {name}, or ask for the mixture at one N and D")
+            raise SolveError(
+                message, hint=f"fit on runs with three or more {name}, or ask for the mixture at one N and D"
+            )
 
 
 def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]) -> dict[int, Problem]:

@@ -227,7 +227,7 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], li
     """Warnings, those first that change most of what a reader would do; and notices."""
     within, p, found = one.within, proof.p, []
     if np.isnan(proof.gap):
-        found.append("The law is not convex in the mixture: this is the best of a search, without a proof.")
+        found.append("What is asked is not convex in the mixture: this is the best of a search, without a proof.")
     elif not proof.gap <= LOOSE:
         found.append(f"The proof is loose: a mixture may be better by {proof.gap:.1e} of the objective.")
     corners = one.goal.value(np.eye(len(p)))

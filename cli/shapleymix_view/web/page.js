@@ -55,7 +55,7 @@ function warningsOf({ n, d }, p) {
   const [ranges, found] = [data.ranges.p, []];
   for (const [name, value] of [["N", data.sizes[n]], ["D", data.tokens[d]]]) {
     const [low, high] = data.ranges[name];
-    if (value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9)) continue;
+    if (value >= low / data.ranges.slack && value <= high * data.ranges.slack) continue;
     found.push(`${name} = ${sized(value)} lies outside of the fitted ${sized(low)} to ${sized(high)}.`);
   }
   const odd = data.sources.filter((_, i) => p[i] > ranges[i][1] + 1e-9 || p[i] < ranges[i][0] - 1e-9);
