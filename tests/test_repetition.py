@@ -14,7 +14,7 @@ from simulated import inputs, true_law
 from shapleymix import Fit, compare, evaluate, fit, optimize
 from shapleymix.errors import UsageError
 from shapleymix.fitting.evidence import harmed_by
-from shapleymix.fitting.surface import Regime
+from shapleymix.fitting.surface import LawAtBudget
 from shapleymix.laws import LAWS
 from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
 from shapleymix.laws.pieces import effective, harmful
@@ -38,7 +38,7 @@ def test_pieces_with_a_supply_are_convex_have_true_slopes_and_proved_optima(name
     )
     size, tokens = 10 ** rng.uniform(7, 9.5), 10 ** rng.uniform(8.5, 10.5)
     law = true_law(name, given, seed)
-    regime = Regime(law, None, size, tokens, supply, symbols, None, harmed_by(given.sources, given.targets))
+    regime = LawAtBudget(law, None, size, tokens, supply, symbols, None, harmed_by(given.sources, given.targets))
     pieces, w = regime.pieces, rng.uniform(0.2, 1, 3)
     p, q = 0.01 + 0.96 * rng.dirichlet(np.ones(4), (2, 40))
     steps = 1e-6 * np.eye(4)
