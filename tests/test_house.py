@@ -31,9 +31,9 @@ WINGS = [
     *("game", "laws", "fitting", "mixing", "scores", "planning"),
 ]
 """In the order in which data flows, as `shapleymix/__init__.py` tells it."""
-OURS = {name: {name, "shapleymix"} for name in PACKAGES}
-OURS["shapleymix_cli"] = set(PACKAGES)
-PAGES = [path for path in sorted(ROOT.rglob("*.md")) if not {"ecosystem", ".venv", ".pytest_cache"} & set(path.parts)]
+OURS = {name: {name, "shapleymix"} for name in PACKAGES} | {"shapleymix_cli": set(PACKAGES)}
+OUTSIDE = {"ecosystem", ".venv", ".venv-ecosystem", ".pytest_cache"}
+PAGES = [path for path in sorted(ROOT.rglob("*.md")) if not OUTSIDE & set(path.parts)]
 GENERATED = {"cli/docs/reference.md", "shapleymix/docs/reference.md"}
 MOST_WORDS = 15_000
 
