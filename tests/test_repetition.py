@@ -151,9 +151,9 @@ def test_other_epochs_than_those_of_the_runs_are_told_and_widen(found: Fit):
 
     assert [warned(found, {"en": tokens}) > 0 for tokens in (1e6, 1e8, 1e12)] == [True, False, False]
     assert warned(fit(log_with(repeats=False), "learned-base", **QUICK), {"en": 1e8})
-    known = found.repetition
+    known, even = found.repetition, np.full(3, 1 / 3)
     most = known.epochs[:, 1]
-    assert known.form(2 * most) == 0 < known.form(4 * most)
+    assert known.form(even, most) == 0 < known.form(even, 2 * most) < known.form(np.eye(3)[0], 2 * most)
 
 
 def test_one_mixture_is_resampled_by_run(log: RunLog):

@@ -20,7 +20,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/tables": 1_373,
     "shapleymix/game": 414,
     "shapleymix/laws": 1_336,
-    "shapleymix/fitting": 3_424,
+    "shapleymix/fitting": 3_432,
     "shapleymix/mixing": 2_380,
     "shapleymix/planning": 429,
     "adapters/shapleymix_io": 1_438,
@@ -28,9 +28,9 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 703,
     "cli/shapleymix_cli": 1_670,
     "cli/shapleymix_view": 991,
-    "tests": 15_848,
+    "tests": 15_879,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_138, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_146, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.evidence import HARM_ERROR, Evidence, models_harm
+from shapleymix.fitting.evidence import HARM_ERROR, Evidence, models_harm, ranks_of
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.repetition import drawn_centers, fit_repetition
 from shapleymix.fitting.settings import Settings
@@ -141,6 +141,7 @@ class Estimation:
         What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
         """
         draws = np.random.default_rng([seed, RandomStream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
+        draws = draws[:, :, ranks_of(self.observed.log_loss)]
         for place in of_sources(self.packing):
             draws[..., place] = draws[..., place][..., self.evidence.ranks]
         start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self

@@ -87,6 +87,11 @@ def believed(sources: int) -> tuple[FloatArray, FloatArray]:
     return np.append(HARM_PRIOR.center, np.full(sources, WORTH_PRIOR.center)), covariance
 
 
+def ranks_of(columns: FloatArray) -> IntArray:
+    """The number (C,) of each column (R, C) by its values, row after row, the same whatever the columns' order."""
+    return np.argsort(np.lexsort(np.round(columns[::-1], 9))) if columns.size else np.arange(columns.shape[1])
+
+
 @dataclass(frozen=True)
 class Evidence:
     """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
@@ -106,7 +111,7 @@ class Evidence:
     @property
     def ranks(self) -> IntArray:
         """(M,) number of each source by its ratios, row after row: draws go by it, whatever the order of sources."""
-        return np.argsort(np.lexsort(np.round(self.log.p[::-1], 9))) if len(self.log.sources) else np.arange(0)
+        return ranks_of(self.log.p)
 
     @property
     def counted(self) -> BoolArray:

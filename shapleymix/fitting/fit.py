@@ -390,7 +390,7 @@ class FitLosses(LossSource):
     def form(self, p: FloatArray, samples: int) -> FloatArray:
         noise, size = self.fit.noise, form_error(self.fit.coverage, self.N, self.D)
         if self.fit.repetition is not None and self.with_own.supply is not None:
-            size = np.hypot(size, self.fit.repetition.form(epochs_of(p, self.with_own.supply, 1.0)))
+            size = np.hypot(size, self.fit.repetition.form(p, epochs_of(p, self.with_own.supply, 1.0)))
         drawn = form_draws(samples, self.fit.seed) if samples > 1 else np.zeros(1)
         heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.fit.seed)
         return (heavy * drawn)[:, None] * size

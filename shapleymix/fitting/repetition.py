@@ -137,8 +137,12 @@ CUBE = 3.0
 FORM = 0.35
 """Spread of log h for each e-fold of N or D beyond the fitted ones. Fitted to 124M parameters alone, or to short
 horizons, h errs by as much on the best epochs that were trained elsewhere (arXiv 2606.07597)."""
-FAR, WIDER = 2.0, 0.1
-"""Beyond so many times the fitted epochs, a prediction's log error grows by this for each further e-fold of epochs."""
+WIDER = 0.15
+"""A prediction's log error for each e-fold of epochs beyond the fitted ones, by the cube of the ratio that makes them.
+
+Runs of one source alone, fitted to at most 2, 4, 8 or 16 epochs, err so at up to 9,000 (`bench_repetition.py`); beside
+other tokens repeats act by their ratio's cube (see `harmful`).
+"""
 MOST_HARM = 0.1
 """Share of the core beyond which harm is told; at best mixtures it is .01 to .02."""
 ALONE = 0.95
@@ -213,11 +217,11 @@ class Repetition(Record):
         moved = np.random.default_rng([seed, RandomStream.RATES, 1]).standard_normal(len(self.replicates))
         return self.replicates + FORM * far * moved[:, None] * (np.arange(self.replicates.shape[1]) == 0)
 
-    def form(self, epochs: FloatArray) -> float:
-        """Spread of log losses at epochs (M,) for the form's sake; 0 within twice the fitted ones."""
+    def form(self, p: FloatArray, epochs: FloatArray) -> float:
+        """Spread of log losses at ratios and epochs (M,) for the form's sake; 0 within the fitted epochs."""
         most = np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0)
-        beyond = np.nan_to_num(epochs) / (FAR * most)
-        return WIDER * float(np.log(np.maximum(beyond, 1.0)).max(initial=0.0)) if self.identified else 0.0
+        beyond = np.log(np.maximum(np.nan_to_num(epochs) / most, 1.0))
+        return WIDER * float((p**3 * beyond).max(initial=0.0))
 
     def interval(self, level: float) -> FloatArray:
         """(2, 1 + M) bounds of h and each R*; NaN without replicates."""
@@ -281,21 +285,23 @@ class Repetition(Record):
         often = _often(epochs)
         most, least = np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0), self.epochs[:, 0]
         found = []
-        if often and not (self.identified and self.mixed):
-            whence = "repeat tokens only alone" if self.identified else "repeat too few tokens to measure this"
-            shown = (
-                "the harm of repeats beside other tokens is not measured"
+        untold = [i for i in often if not self.identified or (not self.mixed and p[i] < ALONE)]
+        if untold:
+            whence = (
+                "repeat tokens only alone, so the harm of repeats beside other tokens is not measured"
                 if self.identified
-                else "the published penalty is used"
+                else "repeat too few tokens to measure this, so the published penalty is used"
             )
             found.append(
-                f"{who} repeats {_named(sources, epochs, often)}; the fitted runs {whence}, so {shown}"
+                f"{who} repeats {_named(sources, epochs, untold)}; the fitted runs {whence}"
                 + ("" if self.replicates is None else f": the best epochs are known to {self.open()}")
             )
         elif far := [i for i in often if epochs[i] > most[i] * ONCE]:
             seen = ", ".join(f"{sources[i]} at most {most[i]:.3g}" for i in far)
-            wider = "; the interval is wider for that" if self.form(epochs) > 0 else ""
-            found.append(f"{who} repeats {_named(sources, epochs, far)}; the fitted runs repeat {seen}{wider}")
+            found.append(
+                f"{who} repeats {_named(sources, epochs, far)}; the fitted runs repeat {seen}: "
+                "the interval is wider for that"
+            )
         if fresh := [i for i in np.flatnonzero(p > 0).tolist() if least[i] > ONCE and not epochs[i] >= least[i] / ONCE]:
             seen = ", ".join(f"{sources[i]} at least {least[i]:.3g} times" for i in fresh)
             found.append(f"the fitted runs repeat {seen}, but {who} does so less often or not at all")

@@ -361,7 +361,7 @@ def gain_between(
     `runs` single runs are meant, else what many of each would have in the mean.
     """
     value = float(of(after.mean(q))[0] - of(before.mean(p))[0])
-    pair, turn = [(before, p), (after, q)], 1 if tuple(p) <= tuple(q) else -1
+    pair, turn = [(before, p), (after, q)], -1 if value < 0 else 1
     # drawn in one order, so that the gain of one over the other is minus that of the other over the one
     losses = _sampled(pair[::turn], runs=runs)[:, ::turn]
     gained = of(losses[:, 1]) - of(losses[:, 0])

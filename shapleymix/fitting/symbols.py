@@ -325,12 +325,14 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
     if not isinstance(law, CoreLaw):
         return law
     rng, other = (np.random.default_rng([seed, RandomStream.EXPONENTS, one]) for one in (0, 1))
+    middle = law(levels.p[None], levels.N[:1], levels.D[:1])[0, 0]
+    ranks = np.argsort(np.argsort(middle))  # the same draws for a target, whatever their order
     for budget, values in levels.untold(type(law)).items():
         belief = EXPONENT_PRIOR[budget]
-        exponent = np.exp(belief.center + belief.spread * _drawn(rng, np.shape(law.E)))
-        slope = _slope(budget, _drawn(rng, np.shape(law.E)))
+        exponent = np.exp(belief.center + belief.spread * _drawn(rng, ranks, len(law.E)))
+        slope = _slope(budget, _drawn(rng, ranks, len(law.E)))
         if len(values) == 1:
-            loose = law.redrawn(budget, float(values[0]), _drawn(other, np.shape(law.E)))
+            loose = law.redrawn(budget, float(values[0]), _drawn(other, ranks, len(law.E)))
             steeper = _slopes(loose, levels, budget) - _slopes(law, levels, budget)
             law, slope = loose, np.maximum(slope - steeper, LEAST_SLOPE)
         law = _gone_on(law, levels, budget, exponent, slope)
@@ -355,10 +357,10 @@ def _slopes(law: CoreLaw, levels: Levels, budget: Budget) -> FloatArray:
     return (log_loss[..., 0, :] - log_loss[..., 1, :]) / (step[1] - step[0])
 
 
-def _drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> FloatArray:
-    """Standard normal numbers (B, K) that the targets of a replicate have mostly in common."""
-    common, own = rng.standard_normal((shape[0], 1)), rng.standard_normal(shape)
-    return np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own
+def _drawn(rng: np.random.Generator, ranks: IntArray, count: int) -> FloatArray:
+    """Standard normal numbers (B, K) that the targets of a replicate, numbered by `ranks`, have mostly in common."""
+    common, own = rng.standard_normal((count, 1)), rng.standard_normal((count, len(ranks)))
+    return np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own[:, ranks]
 
 
 def _slope(budget: Budget, apart: FloatArray) -> FloatArray:

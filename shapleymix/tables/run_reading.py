@@ -28,8 +28,8 @@ _NAMED_LIKE = (
 )
 _LOSS_HINT = "losses are nats per token; `shapleymix import` converts perplexity and bits"
 _UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million; `shapleymix import` multiplies columns"
-_MOST_TOKENS = 1e6
-"""Tokens of a run for each parameter: published ones have up to 15,000."""
+_FEWEST_TOKENS, _MOST_TOKENS = 0.1, 1e6
+"""Tokens of a run for each parameter: published ones have .3, in a study of repeated tokens, to 15,000."""
 _SUM_HINT = f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised"
 _RULES = {
     "N": (1.0, 1e14, "N counts non-embedding parameters, such as 243M"),
@@ -304,8 +304,8 @@ def _require_models(sheet: Sheet, log: RunLog) -> None:
     sizes = f"N is {format_range(N)} parameters and D {format_range(D)} tokens"
     if not D.size:
         return
-    if D.max() < N.min():
-        message = f"{sizes}: no model is trained on fewer tokens than it has parameters; N and D may be swapped"
+    if np.median(D / N[log.trained]) < _FEWEST_TOKENS:
+        message = f"{sizes}: no model is trained on so few tokens; N and D may be swapped"
         sheet.fault(message, hint=_UNIT_HINT)
     elif N.max() < 1e3 or D.max() > _MOST_TOKENS * N.min():
         sheet.fault(f"{sizes}: no model is so small for its tokens", hint=_UNIT_HINT)

@@ -3,8 +3,9 @@
 For each draw some mixtures are kept back; the others are what runs may be chosen from. Random runs are the first of two
 permutations; designed ones are `sm.design`'s before any run, which sees mixtures and no loss. The same law is fitted to
 both. The last column says how many random runs (interpolated on the logarithm of n) have the median error of the
-designed ones: the ratio of the two numbers should be at most two thirds. The regret is that of the trained mixture that
-the law likes best, against the best one trained; the last row is what all runs to choose from would give.
+designed ones: the ratio of the two numbers should be at most .8 on the mean of the logs, and nowhere above 1. The
+regret is that of the trained mixture that the law likes best, against the best one trained; the last row is what all
+runs to choose from would give.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from _report import SMALL, finish, must, on_all_cores, row, table
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
 
-LAW, RATIO, KEPT_BACK = "learned-base", 2 / 3, 150
-DRAWS, ORDERS = (1, 1) if SMALL else (5, 2)
+LAW, RATIO, KEPT_BACK = "learned-base", 0.8, 150
+DRAWS, ORDERS = (1, 1) if SMALL else (10, 2)
 NUMBERS = {
     "regmix": ((20, 35, 50), (20, 28, 35, 50, 70)),
     "olmix": ((12, 20, 35), (12, 20, 27, 35, 50)),
@@ -32,24 +33,28 @@ Split = tuple[np.ndarray, np.ndarray]
 
 def main() -> None:
     numbers = {"multilingual5": ((6,), (6, 10))} if SMALL else NUMBERS
-    for name, log in logs(*numbers).items():
-        show(name, log, *numbers[name])
+    ratios = [show(name, log, *numbers[name]) for name, log in logs(*numbers).items()]
+    if not SMALL:
+        must("mean over logs of designed runs over random ones for the same PE", float(np.mean(ratios)), RATIO)
     finish()
 
 
-def show(name: str, log: sm.RunLog, designed: tuple[int, ...], at_random: tuple[int, ...]) -> None:
-    """The table of one log."""
+def show(name: str, log: sm.RunLog, designed: tuple[int, ...], at_random: tuple[int, ...]) -> float:
+    """The table of one log, and its mean ratio."""
     splits = [split(log, draw) for draw in range(DRAWS)]
     random = {n: medians(log, [part for one in splits for part in drawn(one, n)]) for n in at_random}
     sizes, errors = np.array(list(random)), np.array([error for error, _ in random.values()])
     heads = ("runs", "random: PE, %", "regret", "designed: PE, %", "regret", "random runs for that PE", "ratio")
     table(f"{name}, law {LAW}, median of {DRAWS} draws; regret in thousandths of a nat", *heads)
+    ratios = []
     for n in designed:
         found = medians(log, [(planned(log, pool, n), test) for pool, test in splits])
         needed = random_runs(sizes, errors, found[0])
         row(n, *shown(random[n]), *shown(found), f"{needed:.0f}", f"{n / needed:.2f}")
-        must(f"{name}, {n} runs: of the random runs for the same PE", n / needed, RATIO)
+        must(f"{name}, {n} runs: of the random runs for the same PE", n / needed, 1.0)
+        ratios.append(n / needed)
     row("all", *shown(medians(log, splits)), *[""] * 4)
+    return float(np.mean(ratios))
 
 
 def split(log: sm.RunLog, draw: int) -> Split:
