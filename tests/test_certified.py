@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,6 +104,9 @@ def test_the_own_languages_of_targets_stay_above_the_edge_of_the_regime():
     assert (edge > 0).any()
     assert (found.p >= edge - 1e-12).all()
     assert any("en" in text for text in (*found.warnings, *found.notices))
+    for web, parents in (("en/web", {}), ("enweb", {"enweb": "en"})):
+        part = replace(fit, sources=(web, *fit.sources[1:]), parents=parents)
+        np.testing.assert_array_equal(sm.optimize(part, N, D).p, found.p)
     alone = sm.optimize(fit, N, D, weights="zh=1")
     assert (alone.floors[:3] == 0).all(), "languages that do not count may be left out"
     typed, worst = (sm.optimize(fit, N, D, **one) for one in ({"floors": "en=0"}, {"objective": "worst"}))

@@ -261,8 +261,16 @@ def test_ratios_inside_of_a_parent_are_kept_and_the_parent_alone_moves():
     without = problem(nested, *BUDGET, keep_within="a", kept=[0.4, 1e-9, 0.4, 0.2 - 1e-9]).solve()
     assert without.p[1] == 0
     assert without.p[0] == pytest.approx(without.p[2])
-    with pytest.raises(UsageError):
-        problem(nested, *BUDGET, keep_within="a", kept="b=1")
+    for wrong in (
+        {"keep_within": "a", "kept": "b=1"}, {"keep_within": "a"}, {"keep_within": "b", "kept": "uniform"},
+        {"keep_within": "a,a/web", "kept": "uniform"}, {"caps": "a=.5"}, {"floors": "a/books=.1"},
+    ):  # fmt: skip
+        with pytest.raises(UsageError) as error:
+            problem(nested, *BUDGET, **wrong)
+        assert error.value.hint or "kept" in wrong
+    known = "a/web=1M,a/books/old=2M,a/books/new=3M"  # nothing of b is asked
+    natural = problem(nested, *BUDGET, keep_within="a", available=known, max_epochs=1e9).solve()
+    np.testing.assert_allclose(natural.p[:3] / natural.p[:3].sum(), np.array([1, 2, 3]) / 6, rtol=1e-8)
 
 
 def test_the_verdict_is_of_all_compared_mixtures():

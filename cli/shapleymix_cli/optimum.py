@@ -110,8 +110,6 @@ def _ratios(found: sm.Mixture) -> Table:
 
     Below them stand the sums of sources with one parent or family, such as `en/web` and `en/books`.
     """
-    from shapleymix.mixing.bounds import families_of
-
     order = sorted(range(len(found.p)), key=lambda place: -found.p[place])
     columns: dict[str, list[Any]] = {"source": list(found.sources), "ratio": found.p.tolist()}
     columns |= intervals(found, found.p_low, found.p_high, gain=True)
@@ -126,7 +124,7 @@ def _ratios(found: sm.Mixture) -> Table:
     if any(value == value for value in found.epochs.tolist()):
         columns["epochs"] = found.epochs.tolist()
     rows = {name: [values[place] for place in order] for name, values in columns.items()}
-    for parent, names in families_of(found.asked.get("languages"), found.sources).items():
+    for parent, names in found.families.items():
         members = np.isin(found.sources, names)
         if not 1 < members.sum() < len(members):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
     against : {"theta", "prediction"}
         What lies along the horizontal axis; a law without Theta is drawn against its predictions.
     """
-    rows = one_log(log).aligned(fit.sources, fit.targets)
+    rows = replace(one_log(log).aligned(fit.sources, fit.targets), parents=fit.parents)
     rows = rows.select(rows.trained)
     ends = {
         key: row for row, key in sorted(enumerate(zip(rows.runs, rows.N, strict=True)), key=lambda one: rows.D[one[0]])
@@ -232,9 +233,7 @@ def _bars_of(mixture: Mixture) -> list[tuple[str, list[int]]]:
     """The bars from the top on: each source; below the sum of a parent its sources; and small ones as one."""
     p, many = mixture.p, len(mixture.sources) > MOST_BARS
     found, small = [], []
-    for name, places in sorted(
-        rows_of(mixture.asked.get("languages"), mixture.sources), key=lambda row: -p[row[1]].sum()
-    ):
+    for name, places in sorted(rows_of(mixture.families, mixture.sources), key=lambda row: -p[row[1]].sum()):
         if len(places) == 1:
             (small if many and p[places[0]] < SMALL else found).append((name, places))
             continue

@@ -79,7 +79,7 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[
         else:
             found += _followed(log.N, values, what)
     if log.late is not None:
-        own = own_data(log.sources, log.targets)
+        own = own_data(log.paths, log.targets)
         late = np.where(own.any(axis=0), (log.late - log.p) @ own, np.nan)
         share, chance, spread = explained(late, residual, sizes, seed)
         told = "runs read their languages in phases: the fit takes the sum"

@@ -61,6 +61,8 @@ class Answer(Tabular, Record):
         tokens that were asked for.
     read : array (M,)
         Tokens that the run has read already; 0 where it is not begun.
+    families : dict of str to tuple of str
+        Sources of each family and parent.
     warnings, notices : tuple of str
         At most three things that change what a reader would do, and what else is to be known.
     asked : dict
@@ -87,6 +89,7 @@ class Answer(Tabular, Record):
     max_epochs: FloatArray
     min_tokens: FloatArray
     read: FloatArray
+    families: dict[str, tuple[str, ...]]
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
     asked: dict[str, Json]

@@ -116,7 +116,8 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
             raise UsageError(f"a frontier takes no {what}", hint=hint)
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
-    names = sides_of(between, surface.targets, families_of(asked["languages"], surface.targets))
+    families = families_of(asked["languages"], surface.targets, getattr(one.fit, "parents", {}))
+    names = sides_of(between, surface.targets, families)
     w = np.stack([_side_weights(side, surface.targets, one.weights) for side in names])
     shares, proofs, lost = _spread(one, w, points)
     entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
