@@ -12,7 +12,7 @@ from simulated import FAST, log_of, same_rows, with_loss
 from shapleymix.errors import DataError
 from shapleymix.fitting.evidence import finished, gather
 from shapleymix.fitting.fit import evaluate, fit
-from shapleymix.fitting.questions import explained
+from shapleymix.fitting.questions import explained, followed
 from shapleymix.fitting.settings import Settings
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
@@ -47,6 +47,11 @@ def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp
     write_runs(given, tmp_path / "runs.csv")
     (notice,) = [one for one in fit(tmp_path / "runs.csv", "additive", **FAST).notices if what in one]
     assert ("one recipe" in notice) == (power > 0)
+    assert "go with" not in notice
+    beside = {"the mixture": np.exp(log.p[:, 1] - log.p[:, 0]), "D,": log.D**0.1}
+    for whose, values in beside.items():
+        told = " ".join(fit(replace(log, **{column: values}), "additive", **FAST).notices)
+        assert [f"go with {one}" in told for one in beside] == [one == whose for one in beside]
     for follows in (0.0, 0.1):  # one recipe a size, which goes with N or not
         alike = replace(given, **{column: np.exp(follows * np.log(log.N))})
         told = [one for one in fit(alike, "additive", **FAST).notices if what in one]
@@ -64,6 +69,9 @@ def test_the_chance_of_a_cause_is_uniform_where_there_is_none():
         explained(np.repeat(cause[_shuffled(sizes, rng)][:, None], 3, axis=1), scatter, sizes, seed)[1]
         for seed in range(300)
     ]
+    assert kstest(chances, "uniform").pvalue > 0.01
+    by = rng.normal(size=(25, 3))
+    chances = [followed(cause[_shuffled(sizes, rng)], by, sizes, seed) for seed in range(300)]
     assert kstest(chances, "uniform").pvalue > 0.01
 
 

@@ -37,7 +37,7 @@ def _grid_options(function: Callable[..., None]) -> Callable[..., None]:
     function = option("--command CALL", f"How a run is started, with {PLACEHOLDERS}.", "template")(function)
     function = output("the plan (.jsonl)")(function)
     function = option("--batch-tokens SIZE|SIZE,...", "Tokens of a step, for all runs or each size.")(function)
-    function = option("--learning-rate RATE|RATE,...", "Largest learning rate, for all runs or each size.")(function)
+    function = option("--learning-rate small|RATE,...", "Largest learning rate, for all runs or each size.")(function)
     function = option("--seeds 0,1,...", "Seeds; every run is repeated with each.", default="0")(function)
     function = option("-D SIZE,...", "Tokens.", required=True)(function)
     return option("-N SIZE,...", "Model sizes, with names for {model}: tiny=23712,mini=97600.", required=True)(function)

@@ -353,7 +353,7 @@ def require_names(given: Mapping[str, object], names: Sequence[str], what: str, 
     faults = []
     for name in given:
         if name in sums:
-            hint = f"bound their sum as a group, such as '{name}<=0.5', '{name}>=0.1' or '{name}=0.3'"
+            hint = f"bound their sum by groups, such as '{name}<=0.5', '{name}>=0.1' or '{name}=0.3'"
             faults.append(Fault(f"{what}: {name!r} stands for several sources", value=name, hint=hint))
         elif name not in names:
             faults.append(
