@@ -14,6 +14,7 @@ from shapleymix.fitting.evidence import finished, gather
 from shapleymix.fitting.fit import evaluate, fit
 from shapleymix.fitting.questions import explained, followed
 from shapleymix.fitting.settings import Settings
+from shapleymix.mixing.optimize import optimize
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat, write_runs
@@ -125,8 +126,11 @@ def test_phases_are_summed_and_an_order_that_explains_residuals_is_told(log, tmp
         read_runs({name: one for name, one in table.items() if name[:2] not in ("p1", "D1")})
     write_runs(read, tmp_path / "runs.csv")
     np.testing.assert_array_equal(read_runs(tmp_path / "runs.csv").late, read.late)
-    (notice,) = [one for one in fit(read, "additive", **FAST).notices if "phases" in one]
-    assert ("counts for more or less" in notice) == (power > 0)
+    found = fit(read, "additive", **FAST)
+    (notice,) = [one for one in found.notices if "phases" in one]
+    assert (
+        ("counts for more or less" in notice) == (power > 0) == (notice in optimize(found, log.N[0], log.D[0]).warnings)
+    )
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.3])

@@ -79,6 +79,8 @@ class Fit(Tabular, Record):
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
     noise : Noise, optional
         How runs scatter about the law; None where nothing was held out.
+    caveats : tuple of str
+        Of the notices those that answers repeat: recipes, or an order, that the law takes for effects of the mixture.
     parents : dict of str to str
         Whose part a source is, where the languages table said so and not its name.
     """
@@ -103,6 +105,7 @@ class Fit(Tabular, Record):
     absent: NoOwnData | None = None
     knobs: dict[str, FloatArray] = field(default_factory=dict)
     noise: Noise | None = None
+    caveats: tuple[str, ...] = ()
     parents: dict[str, str] = field(default_factory=dict)
 
     def columns(self) -> Columns:
@@ -543,5 +546,6 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),
         noise=noise_of(study, point, study.evidence.counted), parents=dict(log.parents),
+        caveats=tuple(text for text, repeated in odd.items() if repeated),
     )  # fmt: skip
     return replace(found, notices=(*found.notices, *found.missing_from_intervals()))

@@ -58,14 +58,14 @@ SHUFFLES, SIGNIFICANT = 999, 0.01
 RECIPES = dict(zip(RECIPE, ("learning rates", "batches"), strict=True))
 
 
-def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[str, ...]:
+def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[str, bool]:
     """Whether recipes that differ between runs of one size, or what runs read last, explain what the law leaves.
 
     `residual` (R, K) are logs of measured over held-out losses, NaN where they do not count. A law takes what a recipe
     does for the effect of the mixture or D that it goes with, or of N where each size has its own, so runs should have
-    one; and it knows sums of tokens, no order.
+    one; and it knows sums of tokens, no order. With each sentence stands whether an answer should repeat it.
     """
-    sizes, found = levels_of(np.log(log.N)), []
+    sizes, found = levels_of(np.log(log.N)), dict[str, bool]()
     beside = {"the mixture": log.p, "D": np.log(np.maximum(log.D, 1.0))[:, None]}
     nothing = "nothing that can be told of what the law leaves"
     for name, what in RECIPES.items():
@@ -80,11 +80,11 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[
             told += f", and go with {' and '.join(goes)}, for whose effect the law takes what they do"
         if chance <= SIGNIFICANT and spread > SAME:
             advice = "train all runs of a size by one recipe, or leave these out"
-            found.append(f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}")
+            found[f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}"] = True
         elif spread > SAME:
-            found.append(f"{told}; they explain {nothing}")
+            found[f"{told}; they explain {nothing}"] = bool(goes)
         else:
-            found += _with_size(log.N, values, what)
+            found |= dict.fromkeys(_with_size(log.N, values, what), False)
     if log.late is not None:
         own = own_data(log.paths, log.targets)
         late = np.where(own.any(axis=0), (log.late - log.p) @ own, np.nan)
@@ -92,10 +92,10 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[
         told = "runs read their languages in phases: the fit takes the sum"
         if chance <= SIGNIFICANT and spread > SAME:
             advice = "what is read last counts for more or less than the law knows"
-            found.append(f"{told}, but the order explains {share:.0%} of what it leaves (p = {chance:.2g}): {advice}")
+            found[f"{told}, but the order explains {share:.0%} of what it leaves (p = {chance:.2g}): {advice}"] = True
         elif spread > SAME:
-            found.append(f"{told}, and the order explains {nothing}")
-    return tuple(found)
+            found[f"{told}, and the order explains {nothing}"] = False
+    return found
 
 
 def _with_size(N: FloatArray, values: FloatArray, what: str) -> list[str]:
