@@ -238,6 +238,13 @@ def test_the_rest_of_a_begun_run_is_chosen_among_all_that_it_can_still_become():
     np.testing.assert_allclose(mine.p, [0.28, 0, 0.12, 0.6])
     assert question.gain(found, {"code": 1}).value == pytest.approx(mine.gain)
     assert question.with_tokens("fi+4B").within.supply.read.tolist() == read.tolist()
+    begun = {name: asked[name] for name in ("after", "trained")}
+    grid = MixtureGrid("", sm.optimize_scales(FIT, [1e9], [1e11, 2e11], **begun), {}).columns()
+    curve = problem(FIT, *BUDGET, **begun).frontier("en:rest", points=3).columns()
+    for table, D in ((grid, np.array(grid["D"])), (curve, 1e11)):
+        for name, tokens in zip(FIT.sources, read.tolist(), strict=True):
+            rest = (D - 40e9) * np.array(table[f"rest_{name}"])
+            np.testing.assert_allclose(rest, D * np.array(table[f"p_{name}"]) - tokens, atol=1e-3)
     assert all(price.origin != "read" for price in found.binding), "what was read can be asked to be no less"
     with pytest.raises(InfeasibleError, match=r"cap 0\.2 .*of en cannot hold"):
         problem(FIT, *BUDGET, **(asked | {"caps": "en=.2"}))

@@ -143,7 +143,7 @@ def test_corrupted_losses_are_named_by_row(log, factor):
     (notice,) = [notice for notice in found.notices if "far from the law" in notice]
     assert notice.startswith("2 of 120 losses lie far from the law")
     assert notice.index("run-12 at D") < notice.index("run-7 at D")
-    assert f"zh {spoiled[12, 3]:.4g}, fitted" in notice
+    assert f"zh {spoiled[12, 3]:.4g} nats, fitted" in notice
     assert not any("far from the law" in notice for notice in fit(log, "learned-base", **FAST).notices)
 
 

@@ -20,17 +20,17 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/tables": 1_396,
     "shapleymix/game": 414,
     "shapleymix/laws": 1_340,
-    "shapleymix/fitting": 3_447,
-    "shapleymix/mixing": 2_393,
+    "shapleymix/fitting": 3_449,
+    "shapleymix/mixing": 2_400,
     "shapleymix/planning": 430,
-    "adapters/shapleymix_io": 1_438,
+    "adapters/shapleymix_io": 1_440,
     "adapters/shapleymix_irds": 4_237,
     "adapters/shapleymix_sweep": 709,
     "cli/shapleymix_cli": 1_669,
-    "cli/shapleymix_view": 993,
-    "tests": 15_925,
+    "cli/shapleymix_view": 995,
+    "tests": 15_942,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_209, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_222, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

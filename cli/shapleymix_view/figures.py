@@ -305,7 +305,7 @@ def plot_frontier(frontier: Frontier) -> Picture:
         "curve no mixture lowers one mean loss without raising the other. On the right the ratios."
     )
     table = {"first": first.tolist(), "second": second.tolist()}
-    table |= {f"p_{name}": p[:, i].tolist() for i, name in enumerate(frontier.sources)}
+    table |= frontier.ratios_of(p)
     return picture("frontier", 3.0, draw, caption, table)
 
 

@@ -203,6 +203,8 @@ def _ratios(best: Mixture, rows: Sequence[tuple[str, list[int]]]) -> dict[str, S
         "floor": [None if i is None else float(best.floors[i]) or None for i in single],
         "cap": [cap if cap < 1 else None for cap in caps],
     }
+    if np.isfinite(best.p_bytes).all():
+        columns["ratio of bytes"] = [float(best.p_bytes[one].sum()) for one in places]
     if np.isfinite(best.available).any():
         available = np.array([best.available[one].sum() for one in places])
         columns |= {"available": available.tolist(), "epochs": epochs_of(np.array(p), available, best.D).tolist()}

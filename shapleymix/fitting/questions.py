@@ -36,8 +36,8 @@ def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tupl
         return ()
     order = np.argsort(-size[rows, targets], kind="stable")
     named = [
-        f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g}, fitted "
-        f"{log.loss[row, target] / np.exp(residual[row, target]):.4g}"
+        f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g} nats, "
+        f"fitted {log.loss[row, target] / np.exp(residual[row, target]):.4g}"
         for row, target in zip(rows[order].tolist(), targets[order].tolist(), strict=True)
     ]
     return (
