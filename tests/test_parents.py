@@ -13,11 +13,9 @@ import shapleymix as sm
 NESTED = sm.read_runs(Path(__file__).parents[1] / "fixtures" / "nested_runs.csv")
 PLAIN = replace(NESTED, sources=tuple(name.replace("/", "") for name in NESTED.sources))
 BUDGET = (23712.0, 1e6)
-TABLE = {
-    "language": [*PLAIN.sources, "ennew"],
-    "parent": [*(name[:2] for name in PLAIN.sources), "en"],
-    "bytes_per_token": np.linspace(3.0, 4.5, 7),
-}
+SIZES = {"bytes_per_token": np.linspace(3.0, 4.5, 7)}
+TABLE = SIZES | {"language": [*PLAIN.sources, "ennew"], "parent": ["en", "en", "de", "de", "fr", "fr", "en"]}
+SLASHED = SIZES | {"language": [*NESTED.sources, "en/new"]}
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +26,7 @@ def slashed() -> sm.Fit:
 @pytest.fixture(scope="module")
 def parented(tmp_path_factory: pytest.TempPathFactory) -> sm.Fit:
     """As it is read back from its file, bit for bit."""
-    found, path = (
-        sm.fit(PLAIN, languages=sm.read_languages(TABLE), bootstrap=20),
-        tmp_path_factory.mktemp("a") / "f.json",
-    )
+    found, path = sm.fit(PLAIN, languages=TABLE, bootstrap=20), tmp_path_factory.mktemp("fit") / "fit.json"
     found.save(path)
     assert sm.Fit.load(path).to_document() == found.to_document()
     return sm.Fit.load(path)
@@ -41,13 +36,15 @@ def parented(tmp_path_factory: pytest.TempPathFactory) -> sm.Fit:
     "asked",
     [
         {}, {"weights": "normalized"}, {"keep_within": "en,de", "kept": "uniform"}, {"groups": "en<=.3"},
-        {"keep_within": "en", "available": "en/clean=100k,en/noised=300k", "what_if": "en/clean+1M"},
+        {"unit": "bpb"}, {"keep_within": "en", "available": "en/clean=100k,en/noised=300k", "what_if": "en/clean+1M"},
     ],
     ids=str,
 )  # fmt: skip
 def test_a_parent_of_the_table_is_what_a_slash_is(slashed: sm.Fit, parented: sm.Fit, asked: dict[str, str]) -> None:
     renamed = {name: text.replace("en/", "en") for name, text in asked.items()}
-    one, other = sm.optimize(slashed, *BUDGET, **asked), sm.optimize(parented, *BUDGET, **renamed)
+    tables = ({"languages": one} for one in (SLASHED, TABLE) if "unit" in asked)
+    one = sm.optimize(slashed, *BUDGET, **asked, **next(tables, {}))
+    other = sm.optimize(parented, *BUDGET, **renamed, **next(tables, {}))
     np.testing.assert_allclose(other.p, one.p, atol=1e-9)
     pairs = zip((one, *one.baselines, *one.what_if), (other, *other.baselines, *other.what_if), strict=True)
     for mine, same in pairs:

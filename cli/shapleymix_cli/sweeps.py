@@ -66,6 +66,8 @@ def mixtures(
     are listed instead of designed. `plan grid` makes runs of them.
     """
     names = names_of(sources)
+    if n is not None and (empirical or random):
+        raise UsageError("--n designs mixtures, --empirical and --random list them", hint="leave one of them out")
     if n is None:
         _list(out, names, empirical, random, keywords)
         return
@@ -215,7 +217,8 @@ def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], re
     """Train on this machine, and say which runs failed and why."""
     from shapleymix_sweep.running import Pool
 
-    pool = Pool(plan, retries, lambda text: out.warn([text]), out.progress or (lambda *_: None))
+    lines = out.progress or (lambda stage, done, total: out.note([f"{stage} {done}/{total}"]))
+    pool = Pool(plan, retries, lambda text: out.warn([text]), lines)
     pool.run(*where)
     failed = [
         {"index": index, "name": plan.runs[index].name, "id": plan.runs[index].id, "reason": reason}

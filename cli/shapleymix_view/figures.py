@@ -363,9 +363,9 @@ def draw(figure: str, *records: Any, **keywords: Any) -> Picture:
     """
     kind, function = DRAWN[figure]
     for one in records if kind == "transfer" else records[:1]:
-        if getattr(type(one), "kind", None) != kind:
+        if (given := getattr(type(one), "kind", None)) != kind:
             hint = "a figure takes what the command of its name wrote, `mixture` and `frontier` what optimize wrote"
-            raise UsageError(f"figure {figure!r} is of a {kind}, not of {described(one)}", hint=hint)
+            raise UsageError(f"figure {figure!r} is of a {kind}, not of {given or described(one)}", hint=hint)
     try:
         signature(function).bind(*records, **keywords)
     except TypeError as error:

@@ -239,7 +239,7 @@ def polytope_of(
     """
     names, none = tuple(sources), np.full(len(sources), np.nan)
     if (near is None) != (within is None):
-        raise UsageError("near and within go together", hint="for instance near uniform, within 0.2")
+        raise UsageError("near and within go together", hint="give the mixture (uniform), and how far from it (0.2)")
     if fix is not None and (isinstance(fix, (int, float)) or (isinstance(fix, str) and "=" not in fix)):
         raise UsageError(f"fixed ratio: {fix!r} has no name", hint="write it like en=0.3")
     if kept is not None and not keep_within:
