@@ -74,9 +74,9 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
         cause = np.repeat(np.log(values)[:, None], residual.shape[1], axis=1)
         share, chance, spread = explained(cause, residual, sizes, seed)
         told = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
-        rows = np.isfinite(values) & np.isfinite(residual).any(axis=1)
+        rows = np.isfinite(values) & np.isfinite(residual).any(axis=1) & (spread > SAME)
         goes = [one for one, by in beside.items() if followed(values[rows], by[rows], sizes[rows], seed) <= SIGNIFICANT]
-        if goes and spread > SAME:
+        if goes:
             told += f", and go with {' and '.join(goes)}, for whose effect the law takes what they do"
         if chance <= SIGNIFICANT and spread > SAME:
             advice = "train all runs of a size by one recipe, or leave these out"

@@ -139,7 +139,7 @@ def read_languages(table: Table) -> Languages:
     sheet.once(zip(names), "the language {!r}", "language", "give each language once")
     group = next((name for name in ("parent", "family") if name in sheet.columns), None)
     if group == "parent" and "family" in sheet.columns:
-        sheet.fault("a language has a family or a parent, which are the same group", None, "family", "keep one column")
+        sheet.fault("languages are grouped by family or by parent, not both", None, "family", "keep one column")
     families = sheet.texts(group, empty=True) if group else ("",) * sheet.rows
     weight = sheet.numbers("weight") if "weight" in sheet.columns else None
     size = _amounts_above_zero(sheet, "bytes_per_token") if "bytes_per_token" in sheet.columns else None
