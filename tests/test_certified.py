@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,6 +74,7 @@ def assert_best(fit: sm.Fit, budget: tuple[float, float], keywords: dict, supply
 
 
 KEPT = {"kept": "uniform"}
+SUPPLY_IN_PARTS = {"available": "en/clean=100k,en/noised=300k,de/clean=200k,de/noised=1M,fr/clean=50k,fr/noised=400k"}
 IN_PARTS = [
     {}, {"objective": "worst"}, {"weights": "normalized"}, {"groups": "en<=.3"}, {"near": "uniform", "within": 0.4},
     {"keep_within": "en"}, {"keep_within": "en,de", "objective": "worst"}, {"keep_within": "fr", "caps": "en/clean=.1"},
@@ -90,9 +92,8 @@ def fitted_in_parts() -> sm.Fit:
 @pytest.mark.parametrize("keywords", IN_PARTS, ids=str)
 def test_the_same_of_languages_in_parts(keywords):
     """Kept ratios, sums by parent and units, each with repeated tokens and without."""
-    supply = {"available": "en/clean=100k,en/noised=300k,de/clean=200k,de/noised=1M,fr/clean=50k,fr/noised=400k"}
     unit = {"unit": "bpb", "languages": SIZES} if "unit" in keywords else {}
-    for more in (unit, supply | unit):
+    for more in (unit, SUPPLY_IN_PARTS | unit):
         assert_best(fitted_in_parts(), (23712.0, 1e6), keywords | (KEPT if "keep_within" in keywords else {}), more)
 
 
@@ -103,6 +104,9 @@ def test_the_own_languages_of_targets_stay_above_the_edge_of_the_regime():
     assert (edge > 0).any()
     assert (found.p >= edge - 1e-12).all()
     assert any("en" in text for text in (*found.warnings, *found.notices))
+    for web, parents in (("en/web", {}), ("enweb", {"enweb": "en"})):
+        part = replace(fit, sources=(web, *fit.sources[1:]), parents=parents)
+        np.testing.assert_array_equal(sm.optimize(part, N, D).p, found.p)
     alone = sm.optimize(fit, N, D, weights="zh=1")
     assert (alone.floors[:3] == 0).all(), "languages that do not count may be left out"
     typed, worst = (sm.optimize(fit, N, D, **one) for one in ({"floors": "en=0"}, {"objective": "worst"}))
@@ -141,25 +145,33 @@ class Tasks(SimpleNamespace):
         return dict.fromkeys(self.labels, 0.5)
 
 
-def tasks(shape: str, a: float, b: float) -> Tasks:
+def tasks(shape: str, a: float, b: float, other: str = "zh") -> Tasks:
     code = float(list(TRANSFORMS).index(shape))
     lines = TaskCurves(np.full(2, a), np.full(2, b), np.full(2, 0.25), np.full(2, code))
     known = {"scatter": np.full(2, 0.01), "calibrated": np.array([[1.0, 4.0]] * 2)}
-    return Tasks(labels=("cloze/en", "cloze/zh"), targets=("en", "zh"), curves=lines, **known)
+    return Tasks(labels=("cloze/en", f"cloze/{other}"), targets=("en", other), curves=lines, **known)
+
+
+SCORED = [(False, one) for one in ({}, {"objective": "worst"}, {"groups": "en+zh<=.5"}, {"caps": 0.4})]
+SCORED += [(True, one) for one in IN_PARTS if not {"unit", "weights"} & one.keys()]
 
 
 @pytest.mark.parametrize(("shape", "a", "b"), [("minus", 0.2, 1.0), ("log", -0.3, 0.9), ("sigmoid", 2.0, 5.0)])
-@pytest.mark.parametrize("keywords", [{}, {"objective": "worst"}, {"groups": "en+zh<=.5"}, {"caps": 0.4}])
-def test_mixtures_chosen_for_scores_are_the_best_of_many(shape, a, b, keywords):
-    fit = fitted("learned-base")
-    question = problem(fit, N, D, downstream=tasks(shape, a, b), **keywords)
-    found = question.solve()
-    assert found.measure == "error"
-    assert found.weights_origin == "unweighted"
-    p = rivals(question, found.p)
-    values = question.goal.of(question.surface.mean(p))
-    assert found.objective <= np.nanmin(values) + 1e-9
-    assert np.isnan(found.gap) or found.relative_gap <= 1e-7
+@pytest.mark.parametrize(("in_parts", "keywords"), SCORED, ids=str)
+def test_mixtures_chosen_for_scores_are_the_best_of_many(shape, a, b, in_parts, keywords):
+    """In parts each question that losses were asked, with repeated tokens and without."""
+    fit, budget = (fitted_in_parts(), (23712.0, 1e6)) if in_parts else (fitted("learned-base"), (N, D))
+    asked = {"downstream": tasks(shape, a, b, "fr" if in_parts else "zh"), **keywords}
+    for supply in ({}, SUPPLY_IN_PARTS)[: 1 + in_parts]:
+        question = problem(fit, *budget, **asked, **supply, **(KEPT if "keep_within" in keywords else {}))
+        found = question.solve()
+        assert found.measure == "error"
+        assert found.weights_origin == "unweighted"
+        assert question.within.violation(found.p) <= 1e-9
+        p = rivals(question, found.p)
+        values = question.goal.of(question.surface.mean(p)) + [question.goal.penalty(one) for one in p]
+        assert found.objective + found.penalty <= np.nanmin(values) + 1e-9
+        assert np.isnan(found.gap) or found.relative_gap <= 1e-7
 
 
 def test_a_law_without_pieces_is_searched_for_scores_too():

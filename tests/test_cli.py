@@ -128,6 +128,8 @@ def test_version_and_no_arguments(run: Run) -> None:
         (f"fit {LOG} -o nowhere/fit.json", 2),
         (f"fit {LOG} -o {LOG}", 2),
         ("fit no.csv", 1),
+        ("fit no.csv -o fit.txt", 2),
+        ("plan mixtures --n 3 --random 2 --sources a,b", 2),
         ("optimize no.json", 1),
         (f"optimize {LOG}", 1),
         ("laws nothing", 2),

@@ -238,6 +238,13 @@ def test_the_rest_of_a_begun_run_is_chosen_among_all_that_it_can_still_become():
     np.testing.assert_allclose(mine.p, [0.28, 0, 0.12, 0.6])
     assert question.gain(found, {"code": 1}).value == pytest.approx(mine.gain)
     assert question.with_tokens("fi+4B").within.supply.read.tolist() == read.tolist()
+    begun = {name: asked[name] for name in ("after", "trained")}
+    grid = MixtureGrid("", sm.optimize_scales(FIT, [1e9], [1e11, 2e11], **begun), {}).columns()
+    curve = problem(FIT, *BUDGET, **begun).frontier("en:rest", points=3).columns()
+    for table, D in ((grid, np.array(grid["D"])), (curve, 1e11)):
+        for name, tokens in zip(FIT.sources, read.tolist(), strict=True):
+            rest = (D - 40e9) * np.array(table[f"rest_{name}"])
+            np.testing.assert_allclose(rest, D * np.array(table[f"p_{name}"]) - tokens, atol=1e-3)
     assert all(price.origin != "read" for price in found.binding), "what was read can be asked to be no less"
     with pytest.raises(InfeasibleError, match=r"cap 0\.2 .*of en cannot hold"):
         problem(FIT, *BUDGET, **(asked | {"caps": "en=.2"}))
@@ -261,8 +268,16 @@ def test_ratios_inside_of_a_parent_are_kept_and_the_parent_alone_moves():
     without = problem(nested, *BUDGET, keep_within="a", kept=[0.4, 1e-9, 0.4, 0.2 - 1e-9]).solve()
     assert without.p[1] == 0
     assert without.p[0] == pytest.approx(without.p[2])
-    with pytest.raises(UsageError):
-        problem(nested, *BUDGET, keep_within="a", kept="b=1")
+    for wrong in (
+        {"keep_within": "a", "kept": "b=1"}, {"keep_within": "a"}, {"keep_within": "b", "kept": "uniform"},
+        {"keep_within": "a,a/web", "kept": "uniform"}, {"caps": "a=.5"}, {"floors": "a/books=.1"},
+    ):  # fmt: skip
+        with pytest.raises(UsageError) as error:
+            problem(nested, *BUDGET, **wrong)
+        assert error.value.hint or "kept" in wrong
+    known = "a/web=1M,a/books/old=2M,a/books/new=3M"  # nothing of b is asked
+    natural = problem(nested, *BUDGET, keep_within="a", available=known, max_epochs=1e9).solve()
+    np.testing.assert_allclose(natural.p[:3] / natural.p[:3].sum(), np.array([1, 2, 3]) / 6, rtol=1e-8)
 
 
 def test_the_verdict_is_of_all_compared_mixtures():

@@ -12,8 +12,9 @@ from simulated import FAST, log_of, same_rows, with_loss
 from shapleymix.errors import DataError
 from shapleymix.fitting.evidence import finished, gather
 from shapleymix.fitting.fit import evaluate, fit
-from shapleymix.fitting.questions import explained
+from shapleymix.fitting.questions import explained, followed
 from shapleymix.fitting.settings import Settings
+from shapleymix.mixing.optimize import optimize
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat, write_runs
@@ -47,6 +48,11 @@ def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp
     write_runs(given, tmp_path / "runs.csv")
     (notice,) = [one for one in fit(tmp_path / "runs.csv", "additive", **FAST).notices if what in one]
     assert ("one recipe" in notice) == (power > 0)
+    assert "go with" not in notice
+    beside = {"the mixture": np.exp(log.p[:, 1] - log.p[:, 0]), "D,": log.D**0.1}
+    for whose, values in beside.items():
+        told = " ".join(fit(replace(log, **{column: values}), "additive", **FAST).notices)
+        assert [f"go with {one}" in told for one in beside] == [one == whose for one in beside]
     for follows in (0.0, 0.1):  # one recipe a size, which goes with N or not
         alike = replace(given, **{column: np.exp(follows * np.log(log.N))})
         told = [one for one in fit(alike, "additive", **FAST).notices if what in one]
@@ -64,6 +70,9 @@ def test_the_chance_of_a_cause_is_uniform_where_there_is_none():
         explained(np.repeat(cause[_shuffled(sizes, rng)][:, None], 3, axis=1), scatter, sizes, seed)[1]
         for seed in range(300)
     ]
+    assert kstest(chances, "uniform").pvalue > 0.01
+    by = rng.normal(size=(25, 3))
+    chances = [followed(cause[_shuffled(sizes, rng)], by, sizes, seed) for seed in range(300)]
     assert kstest(chances, "uniform").pvalue > 0.01
 
 
@@ -117,8 +126,11 @@ def test_phases_are_summed_and_an_order_that_explains_residuals_is_told(log, tmp
         read_runs({name: one for name, one in table.items() if name[:2] not in ("p1", "D1")})
     write_runs(read, tmp_path / "runs.csv")
     np.testing.assert_array_equal(read_runs(tmp_path / "runs.csv").late, read.late)
-    (notice,) = [one for one in fit(read, "additive", **FAST).notices if "phases" in one]
-    assert ("counts for more or less" in notice) == (power > 0)
+    found = fit(read, "additive", **FAST)
+    (notice,) = [one for one in found.notices if "phases" in one]
+    assert (
+        ("counts for more or less" in notice) == (power > 0) == (notice in optimize(found, log.N[0], log.D[0]).warnings)
+    )
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.3])
@@ -131,7 +143,7 @@ def test_corrupted_losses_are_named_by_row(log, factor):
     (notice,) = [notice for notice in found.notices if "far from the law" in notice]
     assert notice.startswith("2 of 120 losses lie far from the law")
     assert notice.index("run-12 at D") < notice.index("run-7 at D")
-    assert f"zh {spoiled[12, 3]:.4g}, fitted" in notice
+    assert f"zh {spoiled[12, 3]:.4g} nats, fitted" in notice
     assert not any("far from the law" in notice for notice in fit(log, "learned-base", **FAST).notices)
 
 

@@ -17,20 +17,20 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 717,
-    "shapleymix/tables": 1_373,
+    "shapleymix/tables": 1_396,
     "shapleymix/game": 414,
-    "shapleymix/laws": 1_336,
-    "shapleymix/fitting": 3_432,
-    "shapleymix/mixing": 2_380,
-    "shapleymix/planning": 429,
-    "adapters/shapleymix_io": 1_438,
+    "shapleymix/laws": 1_340,
+    "shapleymix/fitting": 3_457,
+    "shapleymix/mixing": 2_400,
+    "shapleymix/planning": 430,
+    "adapters/shapleymix_io": 1_440,
     "adapters/shapleymix_irds": 4_237,
-    "adapters/shapleymix_sweep": 703,
-    "cli/shapleymix_cli": 1_670,
-    "cli/shapleymix_view": 991,
-    "tests": 15_879,
+    "adapters/shapleymix_sweep": 710,
+    "cli/shapleymix_cli": 1_679,
+    "cli/shapleymix_view": 995,
+    "tests": 15_986,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_146, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_241, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

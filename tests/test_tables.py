@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from shapleymix.errors import DataError, ShapleyMixError, StoreError, UsageError
 from shapleymix.mixing.bounds import families_of
 from shapleymix.tables import words
-from shapleymix.tables.languages import column_of, languages_of, read_languages, tokens_at_hand
+from shapleymix.tables.languages import column_of, languages_of, parents_of, paths_of, read_languages, tokens_at_hand
 from shapleymix.tables.mixtures import check, format_mixture, parse_mixture, renormalise
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.transfer import read_transfer
@@ -212,7 +212,10 @@ def test_a_parent_is_a_family():
     rows = {"language": ["a", "b", "c"], "available_tokens": [1e9] * 3}
     parent = read_languages({**rows, "parent": ["en", "en", None]})
     assert parent.family == read_languages({**rows, "family": ["en", "en", None]}).family == ("en", "en", None)
-    assert families_of(parent, ("a", "b", "c")) == {"en": ("a", "b")} == families_of(vars(parent), ("a", "b", "c"))
+    assert families_of(parent, ("a", "b", "c")) == {"en": ("a", "b")}
+    assert read_languages(parent.columns()).nested
+    assert paths_of(("a", "c"), parents_of(parent, ("en",))) == ("en/a", "c")
+    assert not parents_of(parent, ("a", "b")), "a source of a target's own name is its own data, and no part"
     assert list(families_of(None, ("en/a", "en/b", "c")).values()) == [("en/a", "en/b")]
     assert places(refused(read_languages, {**rows, "parent": ["x"] * 3, "family": ["x"] * 3})) == [(1, "family")]
 

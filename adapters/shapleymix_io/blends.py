@@ -264,7 +264,7 @@ def _broken(asked: Asked, p: Mapping[str, float], epochs: Mapping[str, float]) -
         if tokens < least * (1 - 1e-9):
             message = f"{name} gets {format_size(tokens)} tokens, but the mixture asks for {format_size(least)} or more"
             found.append((message, tokens < least * (1 - APART)))
-    hint = "optimize again for the tokens of this run, or export it all the same (ignore_bounds)"
+    hint = "optimize again for the tokens of this run, or ignore the bounds"
     firm = [Fault(message, hint=hint) for message, is_firm in found if is_firm and not asked.ignore_bounds]
     if firm:
         raise DataError.of(firm, "the run")

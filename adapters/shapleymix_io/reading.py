@@ -314,7 +314,9 @@ class _Columns:
                 self.table.fault(message, None, row)
             factor = math.log(2) * self._bytes(name) if unit in ("bits", "bpb") else 1.0
             nats[name] = values.log() if unit == "perplexity" else values * factor
-        self.notices += [f"losses were read as {unit}, and are nats now"] if unit != "nats" else []
+        ends = [one for values in found.values() for one in (values.min(), values.max()) if isinstance(one, float)]
+        if unit != "nats" and ends:
+            self.notices.append(f"losses were read as {unit}, {min(ends):.4g} to {max(ends):.4g}, and are nats now")
         return nats
 
     def _bytes(self, target: str) -> float:

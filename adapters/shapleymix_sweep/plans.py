@@ -50,6 +50,8 @@ Pools = Mapping[str, float]
 POOLS = " --unique-tokens {unique}"
 RATE = " --lr {learning_rate}"
 """What it has besides where pools, and a learning rate, are given."""
+SMALL, SMALL_RATE = "small", 1e-5
+"""The word for a very small learning rate, and the largest that summaries of arXiv 2512.24503 call so."""
 BEST_HARM = 0.015
 """The share of the core that repeats cost at the best mixtures that were trained (.012 to .018)."""
 EARLY = ("mixture", "sources", "N", "D", "seed", "model", "name", "unique", *RECIPE)
@@ -257,7 +259,8 @@ def grid(
     cut_pools : float or str
         The factor by which the pools alone are cut.
     learning_rate, batch_tokens : number or sequence of numbers, optional
-        The recipe: largest learning rate, and tokens of a step, of all runs, or one for each size.
+        The recipe: largest learning rate, and tokens of a step, of all runs, or one for each size. `"small"` is a rate
+        of 1e-5, at which ranks of data recipes are said to hold from 125M to 1B parameters (arXiv 2512.24503).
 
     Raises
     ------
@@ -275,6 +278,8 @@ def grid(
         raise UsageError("there are no pools to cut", hint="say how many unique tokens there are (available)")
     if not (sizes and tokens and seeds and len(mixtures)):
         raise UsageError("there is nothing to train", hint="give at least one mixture, N, D and seed")
+    small = isinstance(learning_rate, str) and learning_rate.strip() == SMALL
+    learning_rate = SMALL_RATE if small else learning_rate
     recipes = _recipes(len(sizes), learning_rate, batch_tokens)
     if command == DEFAULT:
         command += (POOLS if unique else "") + (RATE if learning_rate is not None else "")
@@ -293,6 +298,9 @@ def grid(
     again = len(runs) - len(kept)
     said = [f"{again} of {len(runs)} runs are the same as others, and are planned once"] if again else []
     said += _epochs_lacking(runs, unique)
+    if small:
+        told = "losses at so small a rate rank mixtures, and tell neither the target's loss nor what N and D do to it"
+        said.append(f"learning rate {SMALL_RATE:g} for all runs: {told}")
     if cut < 1:
         said.append("pools are cut alone: the best ratios of these runs lie too low, and only a law corrects it")
     return Plan(mixtures.sources, tuple(kept.values()), (*mixtures.notices, *said))

@@ -315,7 +315,8 @@ class Pool:
     def _note(self, index: int, how: How, reason: str) -> None:
         if how in ("held", "stopped"):
             self.waiting.append(index)
-        elif how == "failed":
+            return
+        if how == "failed":
             self.failed[index] = reason
             self.tell(f"run {index} ({self.plan.runs[index].name}) failed: {reason}")
         else:

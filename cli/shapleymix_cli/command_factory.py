@@ -26,7 +26,7 @@ from typing import Any
 import click
 
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
-from shapleymix.files import read_toml
+from shapleymix.files import TABLES, read_toml
 from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import opened
 
@@ -331,10 +331,18 @@ def option(written: str, help: str, name: str | None = None, **extra: Any) -> De
 
 
 def output(what: str) -> Decorator:
-    """The options `-o FILE` and `--force`."""
+    """The options `-o FILE`, whose ending must be one that `what` names or that of a table, and `--force`."""
+    named = dict.fromkeys(re.findall(r"(?<!\w)\.\w+", what))
+    named |= dict.fromkeys(TABLES if {".json", ".csv"} & named.keys() else ())
+
+    def checked(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+        if path is not None and named and not path.lower().endswith((*named,)):
+            raise UsageError("names no format to write", hint=f"end it in {', '.join(named)}", location=Location(path))
+        return path
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         force = option("--force", "Overwrite the file of -o.")(function)
-        return click.option("-o", "--output", metavar="FILE", type=click.Path(), help=f"Write {what}.")(force)
+        made = {"metavar": "FILE", "type": click.Path(), "help": f"Write {what}.", "callback": checked}
+        return click.option("-o", "--output", **made)(force)
 
     return add

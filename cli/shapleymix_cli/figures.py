@@ -80,7 +80,7 @@ def report(out: Output, fit: sm.Fit, mixture: str | None, log: Any, **further: A
     """
     from shapleymix_view import report as page_of
 
-    if out.path is None or not out.path.lower().endswith((".html", ".htm")):
+    if out.path is None:
         raise UsageError("a page needs a name", hint="give -o report.html", location=Location(out.path))
     kinds = {"comparison": sm.Comparison, "downstream": sm.Downstream}
     further |= {name: load(out, kind, further[name]) for name, kind in kinds.items() if further[name] is not None}

@@ -75,7 +75,7 @@ def grid_view(found: MixtureGrid) -> list[Part]:
     table = {"N": [one.N for one in entries], "D": [one.D for one in entries]}
     table["objective"] = [float(score_or_loss(one, one.objective)) for one in entries]
     table["gap"] = [one.gap for one in entries]
-    table |= {f"p_{name}": [float(one.p[place]) for one in entries] for place, name in enumerate(entries[0].sources)}
+    table |= found.ratios
     first = entries[0]
     unit = "score" if first.measure == "error" else f"objective in {first.objective_unit}"
     return section(f"Optimal mixtures ({first.weights_origin.split(':')[0]}; {unit})", table, words=2)
@@ -110,8 +110,6 @@ def _ratios(found: sm.Mixture) -> Table:
 
     Below them stand the sums of sources with one parent or family, such as `en/web` and `en/books`.
     """
-    from shapleymix.mixing.bounds import families_of
-
     order = sorted(range(len(found.p)), key=lambda place: -found.p[place])
     columns: dict[str, list[Any]] = {"source": list(found.sources), "ratio": found.p.tolist()}
     columns |= intervals(found, found.p_low, found.p_high, gain=True)
@@ -126,7 +124,7 @@ def _ratios(found: sm.Mixture) -> Table:
     if any(value == value for value in found.epochs.tolist()):
         columns["epochs"] = found.epochs.tolist()
     rows = {name: [values[place] for place in order] for name, values in columns.items()}
-    for parent, names in families_of(found.asked.get("languages"), found.sources).items():
+    for parent, names in found.families.items():
         members = np.isin(found.sources, names)
         if not 1 < members.sum() < len(members):
             continue
@@ -190,7 +188,7 @@ def frontier_view(found: sm.Frontier) -> list[Part]:
         table[name] = [getattr(one, side) for one in found.entries]
         spread = [(getattr(one, f"{side}_low"), getattr(one, f"{side}_high")) for one in found.entries]
         table |= {f"{name} interval": spread} if spread[0][0] == spread[0][0] else {}
-    table |= {f"p_{name}": [float(one.p[place]) for one in found.entries] for place, name in enumerate(found.sources)}
+    table |= found.ratios_of(np.array([one.p for one in found.entries]))
     worst = max(one.certificate.relative_gap for one in found.entries)
     most = "rounding" if worst < ROUNDING else f"{worst:.1e} of it"
     title = f"Mean losses ({found.unit}) of {first} against {second} at N = {size(found.N)}, D = {size(found.D)}"

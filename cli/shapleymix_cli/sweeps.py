@@ -37,7 +37,7 @@ def _grid_options(function: Callable[..., None]) -> Callable[..., None]:
     function = option("--command CALL", f"How a run is started, with {PLACEHOLDERS}.", "template")(function)
     function = output("the plan (.jsonl)")(function)
     function = option("--batch-tokens SIZE|SIZE,...", "Tokens of a step, for all runs or each size.")(function)
-    function = option("--learning-rate RATE|RATE,...", "Largest learning rate, for all runs or each size.")(function)
+    function = option("--learning-rate small|RATE,...", "Largest learning rate, for all runs or each size.")(function)
     function = option("--seeds 0,1,...", "Seeds; every run is repeated with each.", default="0")(function)
     function = option("-D SIZE,...", "Tokens.", required=True)(function)
     return option("-N SIZE,...", "Model sizes, with names for {model}: tiny=23712,mini=97600.", required=True)(function)
@@ -66,6 +66,8 @@ def mixtures(
     are listed instead of designed. `plan grid` makes runs of them.
     """
     names = names_of(sources)
+    if n is not None and (empirical or random):
+        raise UsageError("--n designs mixtures, --empirical and --random list them", hint="leave one of them out")
     if n is None:
         _list(out, names, empirical, random, keywords)
         return
@@ -215,7 +217,8 @@ def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], re
     """Train on this machine, and say which runs failed and why."""
     from shapleymix_sweep.running import Pool
 
-    pool = Pool(plan, retries, lambda text: out.warn([text]), out.progress or (lambda *_: None))
+    lines = out.progress or (lambda stage, done, total: out.note([f"{stage} {done}/{total}"]))
+    pool = Pool(plan, retries, lambda text: out.warn([text]), lines)
     pool.run(*where)
     failed = [
         {"index": index, "name": plan.runs[index].name, "id": plan.runs[index].id, "reason": reason}

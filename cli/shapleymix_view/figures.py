@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
     against : {"theta", "prediction"}
         What lies along the horizontal axis; a law without Theta is drawn against its predictions.
     """
-    rows = one_log(log).aligned(fit.sources, fit.targets)
+    rows = replace(one_log(log).aligned(fit.sources, fit.targets), parents=fit.parents)
     rows = rows.select(rows.trained)
     ends = {
         key: row for row, key in sorted(enumerate(zip(rows.runs, rows.N, strict=True)), key=lambda one: rows.D[one[0]])
@@ -232,9 +233,7 @@ def _bars_of(mixture: Mixture) -> list[tuple[str, list[int]]]:
     """The bars from the top on: each source; below the sum of a parent its sources; and small ones as one."""
     p, many = mixture.p, len(mixture.sources) > MOST_BARS
     found, small = [], []
-    for name, places in sorted(
-        rows_of(mixture.asked.get("languages"), mixture.sources), key=lambda row: -p[row[1]].sum()
-    ):
+    for name, places in sorted(rows_of(mixture.families, mixture.sources), key=lambda row: -p[row[1]].sum()):
         if len(places) == 1:
             (small if many and p[places[0]] < SMALL else found).append((name, places))
             continue
@@ -306,7 +305,7 @@ def plot_frontier(frontier: Frontier) -> Picture:
         "curve no mixture lowers one mean loss without raising the other. On the right the ratios."
     )
     table = {"first": first.tolist(), "second": second.tolist()}
-    table |= {f"p_{name}": p[:, i].tolist() for i, name in enumerate(frontier.sources)}
+    table |= frontier.ratios_of(p)
     return picture("frontier", 3.0, draw, caption, table)
 
 
@@ -364,9 +363,9 @@ def draw(figure: str, *records: Any, **keywords: Any) -> Picture:
     """
     kind, function = DRAWN[figure]
     for one in records if kind == "transfer" else records[:1]:
-        if getattr(type(one), "kind", None) != kind:
+        if (given := getattr(type(one), "kind", None)) != kind:
             hint = "a figure takes what the command of its name wrote, `mixture` and `frontier` what optimize wrote"
-            raise UsageError(f"figure {figure!r} is of a {kind}, not of {described(one)}", hint=hint)
+            raise UsageError(f"figure {figure!r} is of a {kind}, not of {given or described(one)}", hint=hint)
     try:
         signature(function).bind(*records, **keywords)
     except TypeError as error:

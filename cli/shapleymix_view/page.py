@@ -25,6 +25,7 @@ from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.fitting.prediction import MOST_WARNINGS, Prediction
 from shapleymix.mixing.answers import ROUNDING
 from shapleymix.records import FloatArray
+from shapleymix.tables.languages import Parents
 from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.words import format_size
@@ -117,7 +118,7 @@ def report(
         section("question", "Move the question", *_panel(reason)),
         *([] if best is None else [_optimum(best)]),
         _law(known, compared),
-        *([] if transfer is None else [_transfer(transfer)]),
+        *([] if transfer is None else [_transfer(transfer, known.parents)]),
         *([] if downstream is None else [_tasks(Downstream.taken(downstream))]),
         *([] if log is None else [_runs(known, one_log(log))]),
         section(
@@ -162,7 +163,7 @@ def _panel(reason: str) -> Iterator[Markup]:
 
 def _optimum(best: Mixture) -> Markup:
     """The mixture with its proof, what bounds cost, and what it gains."""
-    rows = rows_of(best.asked.get("languages"), best.sources)
+    rows = rows_of(best.families, best.sources)
     children = {name: [(best.sources[i], [i]) for i in places] for name, places in rows if len(places) > 1}
     noun = "error rate" if best.measure == "error" else f"loss, {best.unit}"
     losses = {
@@ -202,6 +203,8 @@ def _ratios(best: Mixture, rows: Sequence[tuple[str, list[int]]]) -> dict[str, S
         "floor": [None if i is None else float(best.floors[i]) or None for i in single],
         "cap": [cap if cap < 1 else None for cap in caps],
     }
+    if np.isfinite(best.p_bytes).all():
+        columns["ratio of bytes"] = [float(best.p_bytes[one].sum()) for one in places]
     if np.isfinite(best.available).any():
         available = np.array([best.available[one].sum() for one in places])
         columns |= {"available": available.tolist(), "epochs": epochs_of(np.array(p), available, best.D).tolist()}
@@ -282,10 +285,10 @@ def _law(fit: Fit, compared: Comparison | None) -> Markup:
     )
 
 
-def _transfer(matrix: TransferMatrix) -> Markup:
+def _transfer(matrix: TransferMatrix, parents: Parents) -> Markup:
     """The matrix as a table, and where it folds its parents before it."""
-    parents = summed(matrix)
-    whole = [_heat(matrix)] if parents is None else [_heat(parents), folded("Every source", _heat(matrix))]
+    sums = summed(matrix, parents)
+    whole = [_heat(matrix)] if sums is None else [_heat(sums), folded("Every source", _heat(matrix))]
     return section("transfer", "Transfer between languages", *whole)
 
 

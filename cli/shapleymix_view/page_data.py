@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from shapleymix.errors import InfeasibleError
 from shapleymix.files import Json, plain
 from shapleymix.fitting.coverage import BUDGET_SLACK
 from shapleymix.laws.pieces import MATRICES, SOURCES
-from shapleymix.mixing.bounds import families_of
+from shapleymix.mixing.bounds import Families, families_of
 from shapleymix.mixing.polytope import KEPT, REGIME, Polytope
 from shapleymix.mixing.problem import Problem
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import Languages
+from shapleymix.tables.languages import Languages, Parents
 from shapleymix.tables.words import amounts, parse_ratio
 
 STEPS = 5
@@ -44,17 +45,18 @@ def opened(mixture: Mixture) -> dict[str, Any]:
             name: None if one is None else np.array(one, dtype=np.float64) for name, one in numbers.items()
         }
         held |= {name: tuple(table[name]) for name in ("names", "family", "notices")}
-        asked["languages"] = Languages(**held, origin=table["origin"], digest=table["digest"])
+        held |= {name: table[name] for name in ("origin", "digest", "nested")}
+        asked["languages"] = Languages(**held)
     if isinstance(asked.get("downstream"), Mapping):
         asked["downstream"] = sm.Downstream.from_document(asked["downstream"])
     return {name: value for name, value in asked.items() if name not in ("what_if", "compare_to", "constraints")}
 
 
-def rows_of(languages: Json, names: Sequence[str]) -> list[tuple[str, list[int]]]:
+def rows_of(families: Families, names: Sequence[str]) -> list[tuple[str, list[int]]]:
     """Rows with the places of their names: where that halves them parents and families, and the other names alone."""
     found: list[tuple[str, list[int]]] = []
     alone = dict.fromkeys(range(len(names)))
-    for name, members in sorted(families_of(languages, names).items(), key=lambda one: -len(one[1])):
+    for name, members in sorted(families.items(), key=lambda one: -len(one[1])):
         places = [place for place in alone if names[place] in members]
         if 1 < len(places) == len(members) < len(names):
             found.append((name, places))
@@ -63,9 +65,9 @@ def rows_of(languages: Json, names: Sequence[str]) -> list[tuple[str, list[int]]
     return rows if 2 * len(rows) <= len(names) else [(name, [place]) for place, name in enumerate(names)]
 
 
-def summed(matrix: sm.TransferMatrix) -> sm.TransferMatrix | None:
+def summed(matrix: sm.TransferMatrix, parents: Parents = MappingProxyType({})) -> sm.TransferMatrix | None:
     """What parents do for parents, nats: sums over sources, means over targets; None where nothing folds."""
-    rows, columns = (rows_of(None, names) for names in (matrix.sources, matrix.targets))
+    rows, columns = (rows_of(families_of(None, each, parents), each) for each in (matrix.sources, matrix.targets))
     if matrix.sv is None or (len(rows), len(columns)) == matrix.sv.shape:
         return None
     sums = np.stack([matrix.sv[places].sum(axis=0) for _, places in rows])
@@ -123,7 +125,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     }
     return {
         "sources": list(mixture.sources),
-        "rows": rows_of(mixture.asked.get("languages"), mixture.sources),
+        "rows": rows_of(mixture.families, mixture.sources),
         "targets": list(mixture.targets),
         "sizes": sizes,
         "tokens": tokens,

@@ -21,7 +21,7 @@ from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
 from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.languages import own_data
+from shapleymix.tables.languages import own_data, paths_of
 from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 
 WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
@@ -54,7 +54,7 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     fit = Fit.taken(fit)
     if not isinstance(sources, Mapping):
         listed = ",".join([sources] if isinstance(sources, str) else sources).split(",")
-        sources = [name if "=" in name or "/" not in name else f"{name}={SIBLINGS}" for name in listed]
+        sources = [name if "=" in name or not _parent(fit, name) else f"{name}={SIBLINGS}" for name in listed]
     pairs = parse_pairs(sources, as_word, "like", _HINT)
     law = type(fit.law)
     if isinstance(fit.law, BlackBox) or not any(known.axes == "MK" for known in law.parameters()):
@@ -77,8 +77,8 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         row=sources.index(new),
         known=tuple(map(fit.sources.index, models)),
         others=tuple(fit.sources.index(name) for name in seen if name not in models),
-        own=_own_targets(fit.sources, fit.targets),
-        mine=_own_targets((new,), fit.targets)[0],
+        own=_own_targets(fit.paths, fit.targets),
+        mine=_own_targets(paths_of((new,), fit.parents), fit.targets)[0],
         targets=len(fit.targets),
         fresh=fresh,
         idle=_idle_at(fit, new),
@@ -102,9 +102,14 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
     )
 
 
-def _own_targets(sources: Sequence[str], targets: Sequence[str]) -> tuple[int, ...]:
+def _parent(fit: Fit, name: str) -> str:
+    """Whose part a source is; empty for one that is whole."""
+    return paths_of((name,), fit.parents)[0].rpartition("/")[0]
+
+
+def _own_targets(paths: Sequence[str], targets: Sequence[str]) -> tuple[int, ...]:
     """The target whose own data each source is, or -1."""
-    own = own_data(sources, targets)
+    own = own_data(paths, targets)
     return tuple(np.where(own.any(axis=1), own.argmax(axis=1), -1).tolist())
 
 
@@ -251,8 +256,8 @@ def _moved(symbol: Parameter, row: FloatArray, away: FloatArray, value: FloatArr
 
 def _models(fit: Fit, new: str, known: str) -> tuple[str, ...]:
     """The sources that a new one is like: the named one, or its siblings; refuses what can be like none."""
-    missing, parent = fit.unseen, new.rpartition("/")[0]
-    siblings = tuple(name for name in fit.sources if name.rpartition("/")[0] == parent and name not in (new, *missing))
+    missing, parent = fit.unseen, _parent(fit, new)
+    siblings = tuple(name for name in fit.sources if _parent(fit, name) == parent and name not in (new, *missing))
     if known == SIBLINGS and not siblings:
         raise UsageError(f"like: no run holds a sibling of {new!r}", hint=_HINT)
     if known != SIBLINGS and known not in fit.sources:

@@ -184,7 +184,7 @@ def _unscored(parts: RegimeSplit, masks: BoolArray) -> tuple[str, ...]:
         return ()
     which = "held-out losses are from runs without the target's language, to which no law is fitted"
     if apart == held.sum():
-        hint = "hold out other runs, or fit one law to all (min_own_tokens 0)"
+        hint = "hold out other runs, or fit one law to all: 0 as the least own tokens"
         raise FitError(f"all {apart} {which}: none is left to score", hint=hint)
     return (f"{apart} of {int(held.sum())} {which}: they are not scored",)
 

@@ -130,7 +130,7 @@ class Evidence:
         """(R, K) what repeated tokens would do to each loss at h = 1, as a share of the core."""
         log = self.log
         each = harmful(log.p, self.shares, log.N[:, None], log.D[:, None])
-        return each @ harmed_by(log.sources, log.targets)
+        return each @ harmed_by(log.paths, log.targets)
 
     def repeats(self, law: type[Law]) -> bool:
         """Whether some run repeats tokens, and the law has h and R*."""
@@ -303,7 +303,7 @@ def models_harm(law: Law | type[Law]) -> bool:
 
 def own_tokens(log: RunLog) -> FloatArray:
     """Tokens of each target's own data in each run, (R, K); infinite for a target that has none among the sources."""
-    own = own_data(log.sources, log.targets)
+    own = own_data(log.paths, log.targets)
     return np.where(own.any(axis=0), log.p @ own * log.D[:, None], np.inf)
 
 

@@ -38,7 +38,7 @@ from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.languages import Languages, LanguagesSpec, Unit, languages_of, tokens_at_hand, unit_of
+from shapleymix.tables.languages import Languages, LanguagesSpec, Unit, languages_of, paths_of, tokens_at_hand, unit_of
 from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_size, parse_level
@@ -79,6 +79,10 @@ class Fit(Tabular, Record):
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
     noise : Noise, optional
         How runs scatter about the law; None where nothing was held out.
+    caveats : tuple of str
+        Of the notices those that answers repeat: recipes, or an order, that the law takes for effects of the mixture.
+    parents : dict of str to str
+        Whose part a source is, where the languages table said so and not its name.
     """
 
     kind = "fit"
@@ -101,6 +105,8 @@ class Fit(Tabular, Record):
     absent: NoOwnData | None = None
     knobs: dict[str, FloatArray] = field(default_factory=dict)
     noise: Noise | None = None
+    caveats: tuple[str, ...] = ()
+    parents: dict[str, str] = field(default_factory=dict)
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
@@ -128,6 +134,11 @@ class Fit(Tabular, Record):
     def D_range(self) -> FloatArray:
         """(2,) fewest and most tokens over all targets."""
         return np.array([self.coverage.D_range[:, 0].min(), self.coverage.D_range[:, 1].max()])
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """(M,) whose part each source is."""
+        return paths_of(self.sources, self.parents)
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -283,7 +294,7 @@ class Fit(Tabular, Record):
         limits = np.broadcast_to(nothing if unique is None else unique, p.shape)
         counted = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names)
         if self.repetition is not None and models_harm(self.law):
-            counted += self.repetition.much_harm(p, limits, N, D, self.sources, self.targets)
+            counted += self.repetition.much_harm(p, limits, N, D, self.paths, self.targets)
         apart = () if self.absent is None else self.absent.warnings(self.targets, p)
         narrow = () if self.replicates is None and self.noise is None else self.missing_from_intervals()
         return (*place.warnings(losses), *apart, *counted, *narrow)
@@ -335,7 +346,7 @@ class FitLosses(LossSource):
         if known is not None and supply is not None:
             far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
             drawn = known.drawn(float(np.hypot(*far)), fit.seed)
-        harmed = harmed_by(fit.sources, fit.targets)
+        harmed = harmed_by(fit.paths, fit.targets)
 
         def regime(law: Law, replicates: Law | None) -> LawAtBudget:
             return LawAtBudget(law, replicates, N, D, supply, symbols, drawn, harmed)
@@ -534,6 +545,7 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         selection=None, rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),
-        noise=noise_of(study, point, study.evidence.counted),
+        noise=noise_of(study, point, study.evidence.counted), parents=dict(log.parents),
+        caveats=tuple(text for text, repeated in odd.items() if repeated),
     )  # fmt: skip
     return replace(found, notices=(*found.notices, *found.missing_from_intervals()))

@@ -103,8 +103,8 @@ def fitted_to(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     return replace(point, held_out=losses, notes=(*notes, *point.notes))
 
 
-def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, tuple[str, ...]]:
-    """Scores of a fitted law on fitted and on held-out losses of its study, and single losses to be questioned.
+def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, dict[str, bool]]:
+    """Scores of a fitted law on fitted and on held-out losses of its study, and questions to its log.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, tuple
     held_out = None if losses is None else score(targets, seen, losses)
     odd = questions_of_fit(log, np.log(log.loss / fitted), point.used)
     rates = questions_of_recipes(log, np.log(seen / (fitted if losses is None else losses)), study.seed)
-    return score(targets, seen, fitted), held_out, (*odd, *rates)
+    return score(targets, seen, fitted), held_out, dict.fromkeys(odd, False) | rates
 
 
 def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:

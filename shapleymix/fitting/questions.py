@@ -8,6 +8,8 @@ Legend: R rows, K targets.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from shapleymix.fitting.evidence import SAME, levels_of
@@ -34,8 +36,8 @@ def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tupl
         return ()
     order = np.argsort(-size[rows, targets], kind="stable")
     named = [
-        f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g}, fitted "
-        f"{log.loss[row, target] / np.exp(residual[row, target]):.4g}"
+        f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g} nats, "
+        f"fitted {log.loss[row, target] / np.exp(residual[row, target]):.4g}"
         for row, target in zip(rows[order].tolist(), targets[order].tolist(), strict=True)
     ]
     return (
@@ -56,14 +58,15 @@ SHUFFLES, SIGNIFICANT = 999, 0.01
 RECIPES = dict(zip(RECIPE, ("learning rates", "batches"), strict=True))
 
 
-def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[str, ...]:
+def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[str, bool]:
     """Whether recipes that differ between runs of one size, or what runs read last, explain what the law leaves.
 
     `residual` (R, K) are logs of measured over held-out losses, NaN where they do not count. A law takes what a recipe
-    does for the effect of the mixture, or of N where each size has its own, so runs should have one; and it knows sums
-    of tokens, no order.
+    does for the effect of the mixture or D that it goes with, or of N where each size has its own, so runs should have
+    one; and it knows sums of tokens, no order. With each sentence stands whether an answer should repeat it.
     """
-    sizes, found = levels_of(np.log(log.N)), []
+    sizes, found = levels_of(np.log(log.N)), dict[str, bool]()
+    beside = {"the mixture": log.p, "D": np.log(np.maximum(log.D, 1.0))[:, None]}
     nothing = "nothing that can be told of what the law leaves"
     for name, what in RECIPES.items():
         if (values := getattr(log, name)) is None:
@@ -71,27 +74,31 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> tuple[
         cause = np.repeat(np.log(values)[:, None], residual.shape[1], axis=1)
         share, chance, spread = explained(cause, residual, sizes, seed)
         told = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
+        rows = np.isfinite(values) & np.isfinite(residual).any(axis=1) & (spread > SAME)
+        goes = [one for one, by in beside.items() if followed(values[rows], by[rows], sizes[rows], seed) <= SIGNIFICANT]
+        if goes:
+            told += f", and go with {' and '.join(goes)}, for whose effect the law takes what they do"
         if chance <= SIGNIFICANT and spread > SAME:
             advice = "train all runs of a size by one recipe, or leave these out"
-            found.append(f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}")
+            found[f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}"] = True
         elif spread > SAME:
-            found.append(f"{told}; they explain {nothing}")
+            found[f"{told}; they explain {nothing}"] = bool(goes)
         else:
-            found += _followed(log.N, values, what)
+            found |= dict.fromkeys(_with_size(log.N, values, what), False)
     if log.late is not None:
-        own = own_data(log.sources, log.targets)
+        own = own_data(log.paths, log.targets)
         late = np.where(own.any(axis=0), (log.late - log.p) @ own, np.nan)
         share, chance, spread = explained(late, residual, sizes, seed)
         told = "runs read their languages in phases: the fit takes the sum"
         if chance <= SIGNIFICANT and spread > SAME:
             advice = "what is read last counts for more or less than the law knows"
-            found.append(f"{told}, but the order explains {share:.0%} of what it leaves (p = {chance:.2g}): {advice}")
+            found[f"{told}, but the order explains {share:.0%} of what it leaves (p = {chance:.2g}): {advice}"] = True
         elif spread > SAME:
-            found.append(f"{told}, and the order explains {nothing}")
-    return tuple(found)
+            found[f"{told}, and the order explains {nothing}"] = False
+    return found
 
 
-def _followed(N: FloatArray, values: FloatArray, what: str) -> list[str]:
+def _with_size(N: FloatArray, values: FloatArray, what: str) -> list[str]:
     """That each size (R,) has a recipe of its own, where the values (R,) say so."""
     known = sorted(np.flatnonzero(np.isfinite(values)).tolist(), key=lambda row: float(N[row]))
     if not known or np.ptp(np.log(values[known])) <= SAME:
@@ -112,13 +119,29 @@ def explained(cause: FloatArray, residual: FloatArray, sizes: IntArray, seed: in
     known = np.isfinite(cause) & np.isfinite(residual)
     x, y = (_within(np.where(known, one, 0.0), known, sizes) for one in (cause, residual))
     product, ranked = float((x * y).sum()), np.argsort(sizes, kind="stable")
-    rng = np.random.default_rng([seed, RandomStream.RECIPES])
-    orders = [np.lexsort([rng.random(len(x)), sizes]) for _ in range(SHUFFLES)]
-    by_chance = np.array([abs(float((x[order] * y[ranked]).sum())) for order in orders])
+    by_chance = np.array([abs(float((x[order] * y[ranked]).sum())) for order in _shuffles(sizes, seed)])
     chance = float((1 + (by_chance >= abs(product)).sum()) / (1 + SHUFFLES))
     ends = [[side(np.where(known, cause, far)[sizes == one], axis=0) for side, far in ENDS] for one in np.unique(sizes)]
     spread = max((float(np.max(high - low, initial=0.0)) for low, high in ends), default=0.0)
     return product**2 / max(float((x**2).sum() * (y**2).sum()), 1e-300), chance, spread
+
+
+def followed(values: FloatArray, by: FloatArray, sizes: IntArray, seed: int) -> float:
+    """How likely it is by chance that logs of values (R,) follow others (R, P) so well within runs of one size."""
+    known = np.ones((len(values), 1), dtype=bool)
+    y, x = _within(np.log(values)[:, None], known, sizes)[:, 0], _within(by, known, sizes)
+    directions, strengths, _ = np.linalg.svd(x[np.argsort(sizes, kind="stable")], full_matrices=False)
+    directions = directions[:, strengths > 1e-9 * max(strengths.max(initial=0.0), 1e-300)]
+    orders = [np.argsort(sizes, kind="stable"), *_shuffles(sizes, seed)]
+    told = np.array([float(((y[order] @ directions) ** 2).sum()) for order in orders])
+    return float((told >= told[0] * (1 - 1e-9)).mean())
+
+
+def _shuffles(sizes: IntArray, seed: int) -> Iterator[IntArray]:
+    """Orders that shuffle runs within their sizes, which stand one after another."""
+    rng = np.random.default_rng([seed, RandomStream.RECIPES])
+    for _ in range(SHUFFLES):
+        yield np.lexsort([rng.random(len(sizes)), sizes])
 
 
 def _within(values: FloatArray, known: BoolArray, sizes: IntArray) -> FloatArray:

@@ -166,7 +166,7 @@ def _absent(parts: RegimeSplit, with_own: Fitted, law: type[Law], progress: Prog
     if known is not None and known.identified:
         whole = replace(whole, evidence=replace(whole.evidence, repeated=known.symbols))
     point = fitted_to(whole, law, progress)
-    own = np.where(parts.lacking.any(axis=0), own_source(whole.log.sources, whole.log.targets), -1)
+    own = np.where(parts.lacking.any(axis=0), own_source(whole.log.paths, whole.log.targets), -1)
     noise = noise_of(whole, point, parts.lacking)
     return NoOwnData(point.law, point.replicates, point.coverage, own, noise)
 
@@ -174,7 +174,7 @@ def _absent(parts: RegimeSplit, with_own: Fitted, law: type[Law], progress: Prog
 def _separable(study: Study) -> BoolArray:
     """Losses (R, K) of runs without the target's one own source, of targets that enough other mixtures hold."""
     counts, log = study.evidence.weight > 0, study.log
-    lacking = (own_tokens(log) == 0) & (own_source(log.sources, log.targets) >= 0)
+    lacking = (own_tokens(log) == 0) & (own_source(log.paths, log.targets) >= 0)
     enough = [len(np.unique(log.groups[rows])) >= ENOUGH for rows in (counts & ~lacking).T]
     return counts & lacking & np.array(enough)
 

@@ -265,11 +265,11 @@ class Repetition(Record):
 
     def much_harm(
         self, p: FloatArray, unique: FloatArray, N: FloatArray, D: FloatArray,
-        sources: Sequence[str], targets: Sequence[str],
+        paths: Sequence[str], targets: Sequence[str],
     ) -> list[str]:  # fmt: skip
         """Where repeated tokens do so much harm at points (R, M), of N and D (R,), that only its order is known."""
         u = np.where(np.isnan(unique), np.inf, unique) / D[:, None]
-        harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harmed_by(sources, targets)
+        harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harmed_by(paths, targets)
         if harm.size == 0 or harm.max() <= MOST_HARM:
             return []
         named = short([name for name, most in zip(targets, harm.max(axis=0).tolist(), strict=True) if most > MOST_HARM])

@@ -39,7 +39,7 @@ from shapleymix.fitting.symbols import NOISE, PriorTable
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.laws.base import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.languages import Languages
+from shapleymix.tables.languages import Languages, languages_of, parents_of
 from shapleymix.tables.runs import LOSSES, RunLog
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import parse_number, parse_whole
@@ -355,9 +355,10 @@ def study_of(
         If a table is wrong, or no row is left.
     """
     parse_whole(seed, "seed")
-    log = one_log(logs)
+    log, table = one_log(logs), languages_of(languages)
+    log = replace(log, parents=parents_of(table, log.targets))
     evidence = gather(log, settings, with_held_out=with_held_out)
-    inputs = inputs_of(evidence.log, transfer, languages)
+    inputs = replace(inputs_of(evidence.log, transfer, table), parents=log.parents)
     evidence = replace(evidence, unique=limits_of(evidence.log, inputs.languages))
     if vocabulary is not None and not parse_number(vocabulary, "vocabulary") > 1:
         raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")

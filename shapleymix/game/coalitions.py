@@ -177,7 +177,7 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     _check_measured(log, rows, masks)
     found, index, repeats = np.unique(masks[rows], return_inverse=True, return_counts=True)
     members = members_of(found, len(log.sources))
-    own = members @ own_data(log.sources, log.targets) > 0  # (C, T): the target's language is in it
+    own = members @ own_data(log.paths, log.targets) > 0  # (C, T): the target's language is in it
     loss, noise = _average(log.loss[rows], index.ravel(), repeats, own, members.sum(axis=1))
     return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices))
 

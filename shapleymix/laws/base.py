@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeVar, cast
@@ -27,7 +27,7 @@ from shapleymix.errors import FitError, ShapleyMixError, UsageError, described
 from shapleymix.files import Json
 from shapleymix.laws.pieces import MATRICES, Pieces, over_sources
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.languages import Languages
+from shapleymix.tables.languages import Languages, Parents, paths_of
 from shapleymix.tables.transfer import TransferMatrix
 
 Axes = Literal["K", "MK"]
@@ -175,16 +175,22 @@ SMALLEST_LOSS, LARGEST_LOSS = 1e-300, 1e300
 class Inputs:
     """What a law may be given besides the losses: labels, a transfer matrix, a languages table, what runs there are.
 
-    `held` (M,) says which sources some run holds (None: all), and `least` are the smallest N and D of the fitted runs,
-    in the units of the search.
+    `parents` says whose part a source is, `held` (M,) which sources some run holds (None: all), and `least` are the
+    smallest N and D of the fitted runs, in the units of the search.
     """
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     transfer: TransferMatrix | None = None
     languages: Languages | None = None
+    parents: Parents = field(default_factory=dict)
     held: BoolArray | None = None
     least: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """(M,) whose part each source is."""
+        return paths_of(self.sources, self.parents)
 
 
 @dataclass(frozen=True)

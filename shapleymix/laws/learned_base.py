@@ -206,8 +206,8 @@ class LearnedBase(TransferLaw):
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
         held = np.ones(len(inputs.sources), dtype=bool) if inputs.held is None else inputs.held
-        own = own_data(inputs.sources, inputs.targets) * held[:, None]
-        parents = [name.rpartition("/")[0] or name for name in inputs.sources]
+        own = own_data(inputs.paths, inputs.targets) * held[:, None]
+        parents = [path.rpartition("/")[0] or path for path in inputs.paths]
         siblings = np.unique(parents, return_inverse=True)[1][:, None] + len(parents) * own
         nsv = np.zeros(own.shape) if inputs.transfer is None else require_transfer(inputs, cls.name).nsv
         matrices = {"own": own.astype(np.float64), "nsv": nsv, "siblings": siblings.astype(np.float64)}

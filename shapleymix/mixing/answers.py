@@ -61,6 +61,8 @@ class Answer(Tabular, Record):
         tokens that were asked for.
     read : array (M,)
         Tokens that the run has read already; 0 where it is not begun.
+    families : dict of str to tuple of str
+        Sources of each family and parent.
     warnings, notices : tuple of str
         At most three things that change what a reader would do, and what else is to be known.
     asked : dict
@@ -87,6 +89,7 @@ class Answer(Tabular, Record):
     max_epochs: FloatArray
     min_tokens: FloatArray
     read: FloatArray
+    families: dict[str, tuple[str, ...]]
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
     asked: dict[str, Json]
@@ -101,6 +104,12 @@ class Answer(Tabular, Record):
         """Of a mixture (M,) of the whole run the ratios (M,) of what is still to be read, `D - read.sum()` tokens."""
         left = np.maximum(p * self.D - self.read, 0.0)
         return left / left.sum() if self.read.any() else p
+
+    def ratios_of(self, p: FloatArray) -> dict[str, list[float]]:
+        """Columns of mixtures (R, M) of the whole run, and of a begun one what is still to be read."""
+        parts = {"p": p, "rest": np.array([self.rest_of(one) for one in p])} if self.read.any() else {"p": p}
+        named = ((part, name, i) for part in parts for i, name in enumerate(self.sources))
+        return {f"{part}_{name}": parts[part][:, i].tolist() for part, name, i in named}
 
     def remaining(self, p: FloatArray) -> dict[str, Any]:
         """What a trainer has still to read of a mixture (M,): ratios by name, what is left of D, and what it `read`.
@@ -280,7 +289,8 @@ class Mixture(Answer):
 
     def columns(self) -> Columns:
         """One row per source."""
-        return {"source": self.sources} | {name: getattr(self, name).tolist() for name in ("p", "p_low", "p_high")}
+        names = ("p", "p_low", "p_high", *(("rest",) if self.read.any() else ()))
+        return {"source": self.sources} | {name: getattr(self, name).tolist() for name in names}
 
     def headline(self) -> str:
         """The objective with its proof."""
@@ -371,12 +381,16 @@ class MixtureGrid(Tabular, Record):
                 found.setdefault(text, one)
         return tuple(f"{text} (first at {_budget(one)})" for text, one in found.items())
 
+    @property
+    def ratios(self) -> dict[str, list[float]]:
+        """Columns of the ratios, as one mixture has them."""
+        rows = [one.ratios_of(one.p[None]) for one in self.entries]
+        return {name: [row[name][0] for row in rows] for name in rows[0]}
+
     def columns(self) -> Columns:
         """One row a budget: its objective with its interval, the gap, and the ratios."""
         names = ("N", "D", "objective", "objective_low", "objective_high", "gap")
-        numbers = {name: [getattr(one, name) for one in self.entries] for name in names}
-        sources = self.entries[0].sources
-        return numbers | {f"p_{name}": [float(one.p[i]) for one in self.entries] for i, name in enumerate(sources)}
+        return {name: [getattr(one, name) for one in self.entries] for name in names} | self.ratios
 
 
 def _budget(one: Answer) -> str:

@@ -12,16 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
-from shapleymix.files import Json
 from shapleymix.fitting.evidence import traceless
 from shapleymix.mixing.polytope import FIXED, GIVEN, KEPT, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.languages import Languages, column_of, tokens_at_hand
+from shapleymix.tables.languages import Languages, Parents, column_of, paths_of, tokens_at_hand
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.words import (
     Amount,
@@ -143,17 +142,14 @@ def groups_of(
     return tuple(found)
 
 
-def families_of(languages: Languages | Json, sources: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The sources of each family that a languages table names, and of each parent that names with a slash have.
-
-    The table may be as a record of an answer holds it.
-    """
-    known: Any = vars(languages) if isinstance(languages, Languages) else languages or {"names": (), "family": ()}
-    family = dict(zip(known["names"], known["family"], strict=True))
+def families_of(
+    languages: Languages | None, sources: Sequence[str], parents: Parents = MappingProxyType({})
+) -> dict[str, tuple[str, ...]]:
+    """The sources of each family that a languages table names, and of each parent that paths and names have."""
+    family = {} if languages is None else dict(zip(languages.names, languages.family, strict=True))
     found: dict[str, tuple[str, ...]] = {}
-    for name in sources:
-        parts = name.split("/")
-        above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+    for name, path in zip(sources, paths_of(sources, parents), strict=True):
+        above = [text[: slash.start()] for text in (path, name) for slash in re.finditer("/", text)]
         for one in dict.fromkeys((family.get(name), *(parent for parent in above if parent not in sources))):
             if one is not None:
                 found[one] = (*found.get(one, ()), name)
@@ -217,6 +213,7 @@ def polytope_of(
     trained: Amount | None = None,
     unseen: Sequence[str] = (),
     usual_epochs: float = DEFAULT_EPOCHS,
+    parents: Parents = MappingProxyType({}),
 ) -> Polytope:
     """The bounds at D tokens, of two on one ratio the tighter one; whether they leave a mixture is not asked yet.
 
@@ -232,6 +229,8 @@ def polytope_of(
         Sources to be held at ratio 0.
     usual_epochs : float
         How often a token may be seen where neither keyword nor table says; infinite for no limit.
+    parents : Parents
+        Whose part a source is, as the fit knows.
 
     Raises
     ------
@@ -240,7 +239,7 @@ def polytope_of(
     """
     names, none = tuple(sources), np.full(len(sources), np.nan)
     if (near is None) != (within is None):
-        raise UsageError("near and within go together", hint="for instance near uniform, within 0.2")
+        raise UsageError("near and within go together", hint="give the mixture (uniform), and how far from it (0.2)")
     if fix is not None and (isinstance(fix, (int, float)) or (isinstance(fix, str) and "=" not in fix)):
         raise UsageError(f"fixed ratio: {fix!r} has no name", hint="write it like en=0.3")
     if kept is not None and not keep_within:
@@ -257,16 +256,19 @@ def polytope_of(
     epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, parse_positive, "max_epochs")
     epochs = np.where(np.isnan(epochs), usual_epochs, epochs)
     least = amounts(none, min_tokens, names, parse_size, "min_tokens")
-    fixed = none if fix is None else amounts(none, fix, names, parse_ratio, "fix")
+    families = families_of(languages, names, parents)
+    sums = families.keys() - set(names)
+    fixed, most, typed = (
+        amounts(none, given, names, parse_ratio, what, sums)
+        for given, what in ((fix, "fix"), (caps, "caps"), (floors, "floors"))
+    )
     with np.errstate(invalid="ignore"):
         supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
-    above = np.stack([fixed, amounts(none, caps, names, parse_ratio, "caps"), supplied, np.ones(len(names))])
-    typed = amounts(none, floors, names, parse_ratio, "floors")
+    above = np.stack([fixed, most, supplied, np.ones(len(names))])
     below = np.stack([fixed, typed, least / D, np.where(read > 0, read, np.nan) / D, np.zeros(len(names))])
     upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
     capped, floored = np.array([FIXED, GIVEN, TOKENS, ""]), np.array([FIXED, GIVEN, TOKENS, READ, ""])
     held = np.isin(names, list(unseen))
-    families = families_of(languages, names)
     found = groups_of(groups, names, families)
     closed = np.isin(names, [name for one in found if one.upper == 0 for name in one.sources])
     found = tuple(one for one in found if one.upper > 0)
@@ -283,19 +285,26 @@ def polytope_of(
         ball=None if near is None else _ball(mixture_of(near, names, tokens, D), within, distance),
         supply=Supply(float(D), tokens, epochs, np.nan_to_num(least), read),
     ).held_at_zero(closed, GIVEN)
-    if not keep_within:
-        return bounds
-    whole = mixture_of("natural" if kept is None else kept, names, tokens, D)
     listed = [keep_within] if isinstance(keep_within, str) else keep_within
-    for parent in [name.strip() for text in listed for name in text.split(",")]:
-        bounds = _kept_inside(
-            bounds, parent, np.isin(names, members_of([parent], names, families, "keep_within")), whole
-        )
+    for parent in [name.strip() for text in listed for name in text.split(",")] if keep_within else ():
+        members = np.isin(names, members_of([parent], names, families, "keep_within"))
+        if parent in names:
+            hint = did_you_mean(parent, families) or "give the languages table that names parents or families"
+            raise UsageError(f"keep_within: {parent!r} is one source, with nothing inside of it to keep", hint=hint)
+        bounds = _kept_inside(bounds, parent, members, kept)
     return bounds
 
 
-def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, whole: FloatArray) -> Polytope:
-    """The bounds with the ratios of members (M,) to each other as a mixture (M,) has them; its traces are zeros."""
+def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, kept: MixtureSpec | None) -> Polytope:
+    """The bounds with the ratios of members (M,) to each other as a mixture has them; its traces are zeros.
+
+    None is the natural mixture, of which tokens of the members alone are asked.
+    """
+    tokens, D = bounds.supply.available, bounds.supply.D
+    if kept is None:
+        whole = mixture_of("natural", bounds.sources, np.where(members, tokens, 0.0), D)
+    else:
+        whole = mixture_of(kept, bounds.sources, tokens, D)
     inside = np.where(members, traceless(whole), 0.0)
     if not inside.any():
         raise UsageError(f"keep_within: the mixture whose ratios are to be kept has none of {parent}")

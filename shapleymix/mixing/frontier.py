@@ -99,8 +99,7 @@ class Frontier(Answer):
         """One row a point."""
         names = ("share", "first", "first_low", "first_high", "second", "second_low", "second_high")
         numbers = {name: [getattr(entry, name) for entry in self.entries] for name in names}
-        ratios = np.array([entry.p for entry in self.entries]).reshape(len(self.entries), len(self.sources))
-        return numbers | {f"p_{name}": ratios[:, i].tolist() for i, name in enumerate(self.sources)}
+        return numbers | self.ratios_of(np.array([entry.p for entry in self.entries]))
 
 
 def frontier_of(one: Problem, between: str, points: int) -> Frontier:
@@ -116,7 +115,8 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
             raise UsageError(f"a frontier takes no {what}", hint=hint)
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
-    names = sides_of(between, surface.targets, families_of(asked["languages"], surface.targets))
+    families = families_of(asked["languages"], surface.targets, getattr(one.fit, "parents", {}))
+    names = sides_of(between, surface.targets, families)
     w = np.stack([_side_weights(side, surface.targets, one.weights) for side in names])
     shares, proofs, lost = _spread(one, w, points)
     entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
@@ -125,7 +125,7 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
     )
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
     if one.within.supply.read.any():
-        few = (*few, "ratios are of the whole run; export writes what is still to be read")
+        few = (*few, "ratios p are of the whole run, and those of the rest of what is still to be read")
     return Frontier(
         **common_fields(one, told, (*one.notices, *few, *lost)),
         between=between,

@@ -19,7 +19,7 @@ from shapleymix.laws.pieces import Pieces, product
 from shapleymix.mixing.constraints import Cones
 from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import Languages, own_data, read_languages
+from shapleymix.tables.languages import Languages, own_data, paths_of, read_languages
 from shapleymix.tables.words import amounts, parse_number, parse_positive
 
 UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
@@ -100,7 +100,8 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
 
 def _normalized(fit: Any, surface: Surface, measured: FloatArray) -> Weights:
     """Inverse monolingual losses: measured (K,), nats, where given, else predicted at an even mixture of own data."""
-    targets, own = surface.targets, own_data(surface.sources, surface.targets)
+    targets = surface.targets
+    own = own_data(paths_of(surface.sources, getattr(fit, "parents", {})), targets)
     alone = np.where(own.any(axis=0), own, 1.0) / np.maximum(own.sum(axis=0), 1)
     predicted = np.diag(as_surface(fit, surface.N, surface.D).mean(alone.T))
     predicted = np.where(own.any(axis=0), predicted, np.nan)

@@ -248,7 +248,7 @@ class Polytope:
             return None
         unseen = [name for name, why in zip(self.sources, self.cap_origin, strict=True) if why == UNSEEN]
         if unseen:
-            why = f"; no run of the fit ever saw {', '.join(unseen)}: held at 0 (see allow_unseen)"
+            why = f"; no run of the fit ever saw {', '.join(unseen)}: held at 0 unless they are allowed"
             faults = [replace(fault, message=f"{fault.message}{why}") for fault in faults]
         error = InfeasibleError.of(faults, "the set of bounds")
         assert isinstance(error, InfeasibleError)

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from shapleymix.errors import UsageError, described
-from shapleymix.fitting.evidence import TRACE
+from shapleymix.fitting.evidence import TRACE, own_source
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.settings import Size
 from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
@@ -367,7 +367,8 @@ def _bounds(fit: Any, D: float, asked: Mapping[str, Any]) -> tuple[Polytope, Flo
     unseen = () if asked["allow_unseen"] else tuple(getattr(fit, "unseen", ()))
     usual = DEFAULT_EPOCHS if getattr(fit, "repetition", None) is None else np.inf
     bounds = {name: asked[name] for name in signature(polytope_of).parameters if name in asked}
-    within = polytope_of(tuple(fit.sources), D, unseen=unseen, usual_epochs=usual, **bounds)
+    parents = getattr(fit, "parents", {})
+    within = polytope_of(tuple(fit.sources), D, unseen=unseen, usual_epochs=usual, parents=parents, **bounds)
     anchor, ball = None, within.ball
     if asked["kl"] > 0:
         anchor = mixture_of(asked["anchor"], within.sources, within.supply.available, D)
@@ -411,10 +412,10 @@ def _edges(fit: Any, surface: Surface, counted: BoolArray) -> FloatArray:
     if coverage is not None:
         names = surface.targets if surface.score is None else surface.score.targets
         apart = {names[j]: surface.own[j] >= 0 for j in np.flatnonzero(counted)}
-        for name in set(apart) & set(surface.sources):
-            place = surface.sources.index(name)
-            least = coverage.p_range[fit.targets.index(name), place, 0] * (1.0 if apart[name] else BELOW)
-            edge[place] = least if least >= TRACE else 0.0
+        for target, place in enumerate(own_source(fit.paths, fit.targets).tolist()):
+            if place >= 0 and (name := fit.targets[target]) in apart:
+                least = coverage.p_range[target, place, 0] * (1.0 if apart[name] else BELOW)
+                edge[place] = least if least >= TRACE else 0.0
     return edge
 
 

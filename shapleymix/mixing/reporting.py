@@ -27,6 +27,7 @@ from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
+from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
@@ -310,11 +311,13 @@ def _compared(one: Problem, name: str, p: FloatArray, gain: Gain) -> dict[str, A
 def common_fields(one: Problem, told: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
     """The fields of an `Answer`, of which as many things are warnings as a reader takes in; the rest are notices."""
     surface, supply = one.surface, one.within.supply
+    told = [*told[: MOST_WARNINGS - 1], *getattr(one.fit, "caveats", ())[:1], *told[MOST_WARNINGS - 1 :]]
     return {
         "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
         "weights_origin": one.weights.origin, "objective_kind": one.asked["objective"], "objective_unit": one.unit,
         "measure": surface.measure, "unit": surface.unit.name, "level": one.level, "available": supply.available,
         "max_epochs": supply.epochs, "min_tokens": supply.least, "read": supply.read,
+        "families": families_of(one.asked["languages"], surface.sources, getattr(one.fit, "parents", {})),
         "warnings": tuple(told[:MOST_WARNINGS]),
         "notices": tuple(dict.fromkeys((*told[MOST_WARNINGS:], *notices))),
         "asked": plain_keywords(one.asked), "provenance": provenance_of(one.fit),

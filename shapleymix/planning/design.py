@@ -181,7 +181,8 @@ def design(
     names = _sources(so_far, known, sources, bounds["languages"])
     trained = np.zeros((0, len(names))) if so_far is None else _distinct(so_far.aligned(names).p)
     size, tokens = _budget(so_far, known, N, D, bounds)
-    area = polytope_of(names, 1.0 if np.isnan(tokens) else tokens, **bounds).checked()
+    parents = {} if known is None else known.parents
+    area = polytope_of(names, 1.0 if np.isnan(tokens) else tokens, parents=parents, **bounds).checked()
     pool, points = _mixtures(area, candidates, region, seed)
     if known is not None:
         best = problem(known, size, tokens, seed=seed, allow_unseen=True, **bounds).solve().p

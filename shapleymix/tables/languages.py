@@ -6,7 +6,7 @@ each target.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -44,6 +44,8 @@ class Languages(Tabular, Shown):
         The file, and the SHA-256 of its bytes.
     notices : tuple of str
         Columns that were ignored.
+    nested : bool
+        Whether `family` is the column `parent`: languages and sources are parts of what it names.
     """
 
     names: tuple[str, ...]
@@ -55,6 +57,7 @@ class Languages(Tabular, Shown):
     origin: str = "<memory>"
     digest: str = ""
     notices: tuple[str, ...] = ()
+    nested: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -73,12 +76,30 @@ class Languages(Tabular, Shown):
         """The columns of the table that `read_languages` reads."""
         weight = {} if self.weight is None else {"weight": self.weight}
         size = {} if self.bytes_per_token is None else {"bytes_per_token": self.bytes_per_token}
-        known = {"language": self.names, "family": self.family, "available_tokens": self.available_tokens}
+        group = "parent" if self.nested else "family"
+        known = {"language": self.names, group: self.family, "available_tokens": self.available_tokens}
         return {**known, **weight, "max_epochs": self.max_epochs, **size}
 
 
+Parents = Mapping[str, str]
+"""Whose part a source is, where its name does not say so: `{"enweb": "en"}`, of a languages table's column `parent`."""
+
+
+def parents_of(table: Languages | None, targets: Sequence[str]) -> dict[str, str]:
+    """The parents that a table names, but for sources whose own names say of which target they are."""
+    if table is None or not table.nested:
+        return {}
+    own, rows = own_data(table.names, targets), enumerate(zip(table.names, table.family, strict=True))
+    return {name: parent for row, (name, parent) in rows if parent and not own[row].any()}
+
+
+def paths_of(sources: Sequence[str], parents: Parents) -> tuple[str, ...]:
+    """Where each source (M,) stands: its name, such as `en/web`, or behind its parent, `en/enweb`."""
+    return tuple(f"{parents[name]}/{name.rpartition('/')[2]}" if name in parents else name for name in sources)
+
+
 def own_data(sources: Sequence[str], targets: Sequence[str]) -> BoolArray:
-    """Which sources are a target's own data, (M, K): that of its name, and its parts, as `en/web` is one of `en`."""
+    """Which sources, by their paths, are a target's own data, (M, K): that of its name, and parts, as `en/web`."""
     own = [[f"{source}/".startswith(f"{target}/") for target in targets] for source in sources]
     return np.array(own, dtype=bool).reshape(len(sources), len(targets))
 
@@ -101,7 +122,7 @@ def languages_of(given: LanguagesSpec | None) -> Languages | None:
 def read_languages(table: Table) -> Languages:
     """Read a languages table: `language,family,available_tokens[,weight][,max_epochs][,bytes_per_token]`.
 
-    The column `family` may be called `parent`: both are the group that a language or a source belongs to.
+    The column `family` may be called `parent`: then it says of what a source is a part, as `en/web` does of `en`.
 
     Raises
     ------
@@ -118,7 +139,7 @@ def read_languages(table: Table) -> Languages:
     sheet.once(zip(names), "the language {!r}", "language", "give each language once")
     group = next((name for name in ("parent", "family") if name in sheet.columns), None)
     if group == "parent" and "family" in sheet.columns:
-        sheet.fault("a language has a family or a parent, which are the same group", None, "family", "keep one column")
+        sheet.fault("languages are grouped by family or by parent, not both", None, "family", "keep one column")
     families = sheet.texts(group, empty=True) if group else ("",) * sheet.rows
     weight = sheet.numbers("weight") if "weight" in sheet.columns else None
     size = _amounts_above_zero(sheet, "bytes_per_token") if "bytes_per_token" in sheet.columns else None
@@ -134,6 +155,7 @@ def read_languages(table: Table) -> Languages:
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(f"ignored the column {name!r}" for name in sheet.columns if name not in COLUMNS),
+        nested=group == "parent",
     )
     sheet.raise_faults()
     return found
@@ -193,7 +215,7 @@ def unit_of(given: str, table: Languages | None, targets: Sequence[str]) -> Unit
     size = column_of(table, "bytes_per_token", targets)
     if table is not None:  # of a language in parts, those of its parts in the mean
         each = column_of(table, "bytes_per_token", table.names)
-        own = own_data(table.names, targets) & np.isfinite(each)[:, None]
+        own = own_data(paths_of(table.names, parents_of(table, targets)), targets) & np.isfinite(each)[:, None]
         mean = np.nan_to_num(each) @ own / np.maximum(own.sum(axis=0), 1)
         size = np.where(np.isnan(size) & (mean > 0), mean, size)
     faults = [

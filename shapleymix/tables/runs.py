@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from shapleymix.display import Column, Shown, Tabular
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, printable
 from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.tables.languages import Parents, paths_of
 from shapleymix.tables.sheets import write_table
 from shapleymix.tables.words import align, format_range, parse_whole
 
@@ -83,6 +84,8 @@ class RunLog(Tabular, Shown):
         SHA-256 of the bytes read; for several files, the hash of their hashes.
     files : tuple of Origin
         Each file that was read, with its own hash.
+    parents : Parents
+        Whose part a source is, where a languages table says so and not its name.
     notices : tuple of str
         What reading changed or ignored.
     lines : int array (R,), optional
@@ -110,6 +113,7 @@ class RunLog(Tabular, Shown):
     notices: tuple[str, ...] = ()
     lines: IntArray | None = None
     files: tuple[Origin, ...] = ()
+    parents: Parents = field(default_factory=dict)
 
     def headline(self) -> str:
         """Where the runs are from, and how many there are."""
@@ -126,6 +130,11 @@ class RunLog(Tabular, Shown):
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """(M,) whose part each source is."""
+        return paths_of(self.sources, self.parents)
 
     @property
     def trained(self) -> BoolArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from numbers import Real
 from typing import Any, TypeGuard, TypeVar
 
@@ -306,8 +306,12 @@ def _pair(part: str, what: str, hint: str) -> tuple[str, str]:
     return name, word
 
 
-def amounts(base: FloatArray, given: Ratios | None, names: tuple[str, ...], read: Read, what: str) -> FloatArray:
+def amounts(
+    base: FloatArray, given: Ratios | None, names: tuple[str, ...], read: Read, what: str, sums: Collection[str] = ()
+) -> FloatArray:
     """`base` (M,) with what is given put in place: by name, in the order of the sources, or one for all.
+
+    `sums` are names of groups, which an error sends to where sums are bounded.
 
     Raises
     ------
@@ -322,7 +326,7 @@ def amounts(base: FloatArray, given: Ratios | None, names: tuple[str, ...], read
     if not _by_name(given):
         return np.array(_in_order(given, len(names), read, what), dtype=float)
     found = parse_pairs(given, read, what)
-    require_names(found, names, what)
+    require_names(found, names, what, sums)
     return np.array([found.get(name, value) for name, value in zip(names, base.tolist(), strict=True)])
 
 
@@ -344,13 +348,17 @@ def _in_order(given: Ratios, count: int, read: Read, what: str) -> list[float]:
     return [read(value, what) for value in values]
 
 
-def require_names(given: Mapping[str, object], names: Sequence[str], what: str) -> None:
-    """A UsageError for every name that is none of the names."""
-    faults = [
-        Fault(f"{what}: {name!r} is none of {short(names)}", value=name, hint=did_you_mean(name, names))
-        for name in given
-        if name not in names
-    ]
+def require_names(given: Mapping[str, object], names: Sequence[str], what: str, sums: Collection[str] = ()) -> None:
+    """A UsageError for every name that is none of the names, nor of the sums, which are bounded elsewhere."""
+    faults = []
+    for name in given:
+        if name in sums:
+            hint = f"bound their sum by groups, such as '{name}<=0.5', '{name}>=0.1' or '{name}=0.3'"
+            faults.append(Fault(f"{what}: {name!r} stands for several sources", value=name, hint=hint))
+        elif name not in names:
+            faults.append(
+                Fault(f"{what}: {name!r} is none of {short(names)}", value=name, hint=did_you_mean(name, names))
+            )
     if faults:
         raise UsageError.of(faults, what)
 

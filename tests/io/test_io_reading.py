@@ -102,6 +102,7 @@ def test_a_map_of_a_joined_table_with_factors(tmp_path: Path) -> None:
     map |= {"loss": "bits/{lang}", "unit": "bits", "ratio_unit": "percent", "ignore": ["ratios:size_m"]}
     map |= {"languages": {"English": "en", "German": "de", "Chinese": "zh"}}
     found = imported([tmp_path / "metrics.csv"], ColumnMap.of(map), [tmp_path / "ratios.csv"])
+    assert any(f"bits, {LOSS.min() / LN2:.4g} to {LOSS.max() / LN2:.4g}" in one for one in found.notices)
     log = sm.read_runs(found.frame)
     assert (log.sources, log.targets) == (LANGS, LANGS)
     np.testing.assert_allclose(log.loss, LOSS)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cli_tools import Run
 from shapleymix_sweep.mixtures import Mixtures, coalitions, empirical, random_mixtures, read_mixtures
-from shapleymix_sweep.plans import Plan, grid, read_plan
+from shapleymix_sweep.plans import SMALL_RATE, Plan, grid, read_plan
 
 import shapleymix as sm
 from shapleymix.errors import DataError, UsageError
@@ -118,6 +118,9 @@ def test_all_runs_of_a_size_have_one_recipe(tmp_path: Path):
             small(command=command, **wrong)
     with pytest.raises(UsageError):
         small(learning_rate=1e-3)
+    tiny = small(command=f"{COMMAND} --lr {{learning_rate}}", learning_rate="small")
+    assert {run.recipe["learning_rate"] for run in tiny.runs} == {SMALL_RATE}
+    assert any("1e-05" in text for text in tiny.notices)
 
 
 def test_a_run_that_comes_twice_is_planned_once():

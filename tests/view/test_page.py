@@ -129,6 +129,11 @@ def test_parents_fold_and_open(nested_fit, nested, capsys):
     expected = {one: sum(p for name, p in nested.mixture.items() if name.startswith(one)) for one in ("en", "de", "fi")}
     assert shown == pytest.approx(expected, abs=5e-5)
     assert page.html.count("its 8 sources") == 3
+    assert "ratio of bytes" not in page.html
+    bought = report(nested_fit, replace(nested, p_bytes=nested.p[::-1].copy())).html
+    row = bought.partition(">fi, in all<")[2].partition("</tr>")[0]
+    assert "ratio of bytes" in bought
+    assert f">{nested.p[:8].sum():.4f}<" in row, "the mixture's ratios of en were given as bytes of fi"
     view = mixture_view(nested, False)
     table = next(part for part in view if hasattr(part, "columns")).columns
     assert dict(zip(table["source"], table["ratio"], strict=True)) == pytest.approx(
