@@ -25,12 +25,12 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/planning": 430,
     "adapters/shapleymix_io": 1_440,
     "adapters/shapleymix_irds": 4_237,
-    "adapters/shapleymix_sweep": 710,
-    "cli/shapleymix_cli": 1_679,
+    "adapters/shapleymix_sweep": 711,
+    "cli/shapleymix_cli": 1_681,
     "cli/shapleymix_view": 995,
-    "tests": 15_986,
+    "tests": 15_987,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_241, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_244, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -20,7 +20,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -283,7 +283,8 @@ def grid(
     recipes = _recipes(len(sizes), learning_rate, batch_tokens)
     if command == DEFAULT:
         command += (POOLS if unique else "") + (RATE if learning_rate is not None else "")
-    words = _template(command, mixtures.sources, recipes[0], named=factor == 1 and all(name for name, _ in sizes))
+    given = {*recipes[0], *(["unique"] if unique else [])}
+    words = _template(command, mixtures.sources, given, named=factor == 1 and all(name for name, _ in sizes))
     runs = [
         _run(words, mixtures, place, size, D, seed, unique, recipe)
         for (size, recipe), D, seed, place in product(
@@ -369,7 +370,7 @@ def _run(
     return PlannedRun(mixtures.names[place], mixture, N, D, seed, command, unique, recipe)
 
 
-def _template(command: str, sources: Sequence[str], recipe: Mapping[str, float], *, named: bool) -> list[str]:
+def _template(command: str, sources: Sequence[str], given: Set[str], *, named: bool) -> list[str]:
     """The words of a command, split as a shell would, with its placeholders checked."""
     try:
         words = shlex.split(command)
@@ -382,13 +383,13 @@ def _template(command: str, sources: Sequence[str], recipe: Mapping[str, float],
         raise UsageError(f"{{{name}}} of the command is no placeholder", hint=hint)
     if "out" not in used:
         raise UsageError("the command lacks {out}, the folder that the run writes to", hint=f"for instance {DEFAULT}")
-    for name in RECIPE:
-        if (name in used) != (name in recipe):
-            message = f"the command lacks {{{name}}}" if name in recipe else f"nothing says the {name} of the command"
-            raise UsageError(message, hint=f"give {name} and a command with {{{name}}}, or neither")
+    for name, option in {"unique": "available", **dict(zip(RECIPE, RECIPE, strict=True))}.items():
+        if (name in used) != (name in given):
+            message = f"the command lacks {{{name}}}" if name in given else f"nothing says the {name} of the command"
+            raise UsageError(message, hint=f"give {option} and a command with {{{name}}}, or neither")
     if "model" in used and not named:
-        hint = "name the sizes (tiny=23712,mini=97600), or give a command with {N}, as where sizes are scaled down"
-        raise UsageError("{model} of the command is the name of a size, which these sizes have not", hint=hint)
+        hint = "name the sizes (tiny=23712,mini=97600); where they are scaled down, give a command with {N}"
+        raise UsageError("{model} of the command is the name of a size, and these sizes have none", hint=hint)
     return words
 
 

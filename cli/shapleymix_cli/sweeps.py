@@ -25,7 +25,9 @@ BARE: dict[str, Any] = {"is_flag": False, "flag_value": ""}
 BOUNDS = (
     "caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups", "keep_within", "kept",
 )  # fmt: skip
-PLACEHOLDERS = "{mixture} {sources} {p_en} {N} {model} {D} {seed} {learning_rate} {batch_tokens} {name} {out} {id}"
+PLACEHOLDERS = (
+    "{mixture} {sources} {p_en} {N} {model} {D} {seed} {unique} {learning_rate} {batch_tokens} {name} {out} {id}"
+)
 
 
 plan_argument = argument("plan", "PLAN")

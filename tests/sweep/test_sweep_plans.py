@@ -116,8 +116,9 @@ def test_all_runs_of_a_size_have_one_recipe(tmp_path: Path):
     for wrong in ({"learning_rate": "1,2,3", "batch_tokens": 1}, {"learning_rate": 1e-3}, {"learning_rate": 0}, {}):
         with pytest.raises(UsageError):
             small(command=command, **wrong)
-    with pytest.raises(UsageError):
-        small(learning_rate=1e-3)
+    for untold in ({"learning_rate": 1e-3}, {"available": {"en": "40M"}}):
+        with pytest.raises(UsageError):
+            small(**untold)
     tiny = small(command=f"{COMMAND} --lr {{learning_rate}}", learning_rate="small")
     assert {run.recipe["learning_rate"] for run in tiny.runs} == {SMALL_RATE}
     assert any("1e-05" in text for text in tiny.notices)
