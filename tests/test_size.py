@@ -19,7 +19,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/[edfrs]*.py": 717,
     "shapleymix/tables": 1_396,
     "shapleymix/game": 414,
-    "shapleymix/laws": 1_340,
+    "shapleymix/laws": 1_348,
     "shapleymix/fitting": 3_457,
     "shapleymix/mixing": 2_400,
     "shapleymix/planning": 430,
@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "cli/shapleymix_view": 995,
     "tests": 15_987,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_244, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_252, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -46,6 +46,15 @@ class TransferLaw(CoreLaw):
         core = law.core_loss(N, D)
         return Pieces("power", np.zeros(core.shape), core, law.gamma, law.phi())
 
+    def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
+        law, *budgets = self.at(N, D)
+        core, slopes = law.core_and_slopes(*budgets)
+        if {known.name for known in self.fitted()} - {*slopes, "gamma"}:
+            return super().expansion(p, N, D)  # Theta has symbols of its own
+        theta = self.pieces(N, D).theta(p)
+        log_theta = np.log(np.where(theta > 0, theta, 1.0))
+        return np.log(core) - law.gamma * log_theta, slopes | {"gamma": -law.gamma * log_theta}
+
 
 @dataclass(frozen=True)
 class Shapley(TransferLaw):
