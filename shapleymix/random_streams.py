@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+import numpy as np
+
+from shapleymix.records import FloatArray, IntArray
+
 
 class RandomStream(IntEnum):
     """The second word of every seed, by what is drawn."""
@@ -35,3 +39,8 @@ class RandomStream(IntEnum):
     """Candidates among which runs are chosen."""
     SCORES = 16
     """The scatter of tasks' scores about their curves."""
+
+
+def ranks_of(columns: FloatArray) -> IntArray:
+    """The number (C,) of each column (R, C) by its values, row after row, the same whatever the columns' order."""
+    return np.argsort(np.lexsort(np.round(columns[::-1], 9))) if columns.size else np.arange(columns.shape[1])

@@ -61,3 +61,13 @@ def test_so_do_a_new_part_and_the_regime_without_a_language(slashed: sm.Fit, par
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)
     curves = [sm.frontier(fit, *BUDGET, "en:rest", points=3) for fit in (slashed, parented)]
     np.testing.assert_allclose([e.p for e in curves[1].entries], [e.p for e in curves[0].entries], atol=1e-9)
+
+
+def test_parents_of_targets_are_groups_and_a_new_part_leaves_their_floors() -> None:
+    log = sm.read_runs(Path(__file__).parents[1] / "fixtures" / "multilingual5_runs.csv")
+    table = {"language": list(log.sources), "parent": ["far", "near", "near", "far", "far"]}
+    fit = sm.fit(log, languages=table, bootstrap=0)
+    mix = sm.optimize(fit, *BUDGET, groups="far<=0.2")
+    assert mix.p[[0, 3, 4]].sum() == pytest.approx(0.2)
+    new = sm.optimize(sm.like(fit, {"en/new": "en"}), *BUDGET)
+    assert dict(zip(new.sources, new.floors, strict=True))["en"] == mix.floors[mix.sources.index("en")] > 0

@@ -61,18 +61,18 @@ def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp
         )
 
 
-def test_the_chance_of_a_cause_is_uniform_where_there_is_none():
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_the_chance_of_a_cause_is_uniform_where_there_is_none(seeds):
+    """Runs of one mixture and cause err alike: no more is known of them than of one."""
     rng = np.random.default_rng(0)
-    sizes = np.repeat([0, 1], [11, 14])
+    sizes, groups = np.repeat([0, 1], [11, 14]), np.arange(25)
     scatter = np.where(rng.random((25, 3)) < 0.1, np.nan, rng.standard_t(3, (25, 3)) + sizes[:, None])
-    cause = np.exp(rng.normal(size=25)) + sizes
-    chances = [
-        explained(np.repeat(cause[_shuffled(sizes, rng)][:, None], 3, axis=1), scatter, sizes, seed)[1]
-        for seed in range(300)
-    ]
+    cause, by = np.exp(rng.normal(size=25)) + sizes, rng.normal(size=(25, 3))
+    rest, by = ([np.repeat(one, seeds, axis=0) for one in (scatter, sizes, groups)], np.repeat(by, seeds, axis=0))
+    drawn = [np.repeat(cause[_shuffled(sizes, rng)], seeds) for _ in range(300)]
+    chances = [explained(np.repeat(one[:, None], 3, axis=1), *rest, seed)[1] for seed, one in enumerate(drawn)]
     assert kstest(chances, "uniform").pvalue > 0.01
-    by = rng.normal(size=(25, 3))
-    chances = [followed(cause[_shuffled(sizes, rng)], by, sizes, seed) for seed in range(300)]
+    chances = [followed(one, by, rest[1], seed) for seed, one in enumerate(drawn)]
     assert kstest(chances, "uniform").pvalue > 0.01
 
 

@@ -383,9 +383,10 @@ def _template(command: str, sources: Sequence[str], given: Set[str], *, named: b
         raise UsageError(f"{{{name}}} of the command is no placeholder", hint=hint)
     if "out" not in used:
         raise UsageError("the command lacks {out}, the folder that the run writes to", hint=f"for instance {DEFAULT}")
-    for name, option in {"unique": "available", **dict(zip(RECIPE, RECIPE, strict=True))}.items():
+    for name in ("unique", *RECIPE):
         if (name in used) != (name in given):
-            message = f"the command lacks {{{name}}}" if name in given else f"nothing says the {name} of the command"
+            option = "available" if name == "unique" else name
+            message = f"the command lacks {{{name}}}" if name in given else f"nothing says {{{name}}} of the command"
             raise UsageError(message, hint=f"give {option} and a command with {{{name}}}, or neither")
     if "model" in used and not named:
         hint = "name the sizes (tiny=23712,mini=97600); where they are scaled down, give a command with {N}"

@@ -78,7 +78,7 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         known=tuple(map(fit.sources.index, models)),
         others=tuple(fit.sources.index(name) for name in seen if name not in models),
         own=_own_targets(fit.paths, fit.targets),
-        mine=_own_targets(paths_of((new,), fit.parents), fit.targets)[0],
+        mine=_own_targets(paths_of((new,), fit.parents, fit.targets), fit.targets)[0],
         targets=len(fit.targets),
         fresh=fresh,
         idle=_idle_at(fit, new),
@@ -104,7 +104,7 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
 
 def _parent(fit: Fit, name: str) -> str:
     """Whose part a source is; empty for one that is whole."""
-    return paths_of((name,), fit.parents)[0].rpartition("/")[0]
+    return paths_of((name,), fit.parents, fit.targets)[0].rpartition("/")[0]
 
 
 def _own_targets(paths: Sequence[str], targets: Sequence[str]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.evidence import HARM_ERROR, Evidence, models_harm, ranks_of
+from shapleymix.fitting.evidence import HARM_ERROR, Evidence, models_harm
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.repetition import drawn_centers, fit_repetition
 from shapleymix.fitting.settings import Settings
@@ -32,7 +32,7 @@ from shapleymix.fitting.symbols import (
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations, Role
 from shapleymix.laws.core import CoreLaw
-from shapleymix.random_streams import RandomStream
+from shapleymix.random_streams import RandomStream, ranks_of
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 ITERATIONS, TOLERANCE = 1000, 1e-8  # of a fit: most steps, and the relative change at which it stops
@@ -143,10 +143,10 @@ class Estimation:
         draws = np.random.default_rng([seed, RandomStream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
         draws = draws[:, :, ranks_of(self.observed.log_loss)]
         for place in of_sources(self.packing):
-            draws[..., place] = draws[..., place][..., self.evidence.ranks]
+            draws[..., place] = draws[..., place][..., ranks_of(self.evidence.log.p)]
         start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self
         if self.packing.law.takes_repetition and self.evidence.repeated is None:
-            center = drawn_centers(self.evidence.ranks, len(shares), seed)
+            center = drawn_centers(ranks_of(self.evidence.log.p), len(shares), seed)
             there = replace(self, repeated=center)
             if self.evidence.tells(self.packing.law):
                 there, again = fit_repetition(self, shares, start[:, 0], center, REPLICATE_ROUNDS)

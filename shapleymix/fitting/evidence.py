@@ -72,7 +72,8 @@ OFTEN, TELLING = 1.5, 3
 HARM_ERROR = 0.8
 """By what share of it the harm of a run departs from its form: so much less it tells, and so much less h is known.
 
-Best epochs at sizes that no run had are off by a factor of .87 to 1.6, harm by the cube of it (`bench_repetition.py`).
+Fits to cut pools so tell of whole ones, and best epochs at other sizes are off by a factor of .87 to 1.6, harm by its
+cube (`bench_repetition.py`).
 """
 
 ALIKE = 0.5
@@ -85,11 +86,6 @@ def believed(sources: int) -> tuple[FloatArray, FloatArray]:
     covariance[0, 0] = HARM_PRIOR.spread**2
     covariance[1:, 1:] = WORTH_PRIOR.spread**2 * (ALIKE + (1 - ALIKE) * np.eye(sources))
     return np.append(HARM_PRIOR.center, np.full(sources, WORTH_PRIOR.center)), covariance
-
-
-def ranks_of(columns: FloatArray) -> IntArray:
-    """The number (C,) of each column (R, C) by its values, row after row, the same whatever the columns' order."""
-    return np.argsort(np.lexsort(np.round(columns[::-1], 9))) if columns.size else np.arange(columns.shape[1])
 
 
 @dataclass(frozen=True)
@@ -107,11 +103,6 @@ class Evidence:
     notices: tuple[str, ...]
     unique: FloatArray | None = None
     repeated: FloatArray | None = None
-
-    @property
-    def ranks(self) -> IntArray:
-        """(M,) number of each source by its ratios, row after row: draws go by it, whatever the order of sources."""
-        return ranks_of(self.log.p)
 
     @property
     def counted(self) -> BoolArray:

@@ -138,7 +138,7 @@ class Fit(Tabular, Record):
     @property
     def paths(self) -> tuple[str, ...]:
         """(M,) whose part each source is."""
-        return paths_of(self.sources, self.parents)
+        return paths_of(self.sources, self.parents, self.targets)
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ class Fit(Tabular, Record):
         table = languages_of(languages)
         if table is None and available is None and isinstance(p, HasBudget):
             available = p.tokens_at_hand
-        supply, read = tokens_at_hand(self.sources, table, available), unit_of(unit, table, self.targets)
+        supply, read = tokens_at_hand(self.sources, table, available), unit_of(unit, table, self.targets, self.parents)
         mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
         names = names_of_points(runs, len(mixtures))
         limits = limits_of_points(unique, supply, mixtures)

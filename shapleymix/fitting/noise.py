@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.fitting.coverage import Coverage
-from shapleymix.random_streams import RandomStream
+from shapleymix.random_streams import RandomStream, ranks_of
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 
 BEYOND_N, BEYOND_D = 0.010, 0.030
@@ -119,7 +119,7 @@ class Noise(Record):
         root = np.linalg.cholesky(self._over_mixtures(p[kept], runs))
         own = [_normal(seed, place, samples, len(self.scale)) for place in range(len(kept))]
         unit = np.stack([_correlated(one, self.shared) for one in own], axis=1)
-        unit = unit[..., np.argsort(np.argsort(self.scale))]  # the same draws for a target, whatever their order
+        unit = unit[..., ranks_of(self.scale[None])]  # the same draws for a target, whatever their order
         field = np.einsum("rq,sqk->srk", root, unit) if len(kept) > 1 else root[0, 0] * unit
         return field[:, np.searchsorted(kept, first)] * self.heavy(samples, seed)[:, None, None]
 

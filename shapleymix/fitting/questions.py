@@ -72,7 +72,7 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
         if (values := getattr(log, name)) is None:
             continue
         cause = np.repeat(np.log(values)[:, None], residual.shape[1], axis=1)
-        share, chance, spread = explained(cause, residual, sizes, seed)
+        share, chance, spread = explained(cause, residual, sizes, log.groups, seed)
         told = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
         rows = np.isfinite(values) & np.isfinite(residual).any(axis=1) & (spread > SAME)
         goes = [one for one, by in beside.items() if followed(values[rows], by[rows], sizes[rows], seed) <= SIGNIFICANT]
@@ -88,7 +88,7 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
     if log.late is not None:
         own = own_data(log.paths, log.targets)
         late = np.where(own.any(axis=0), (log.late - log.p) @ own, np.nan)
-        share, chance, spread = explained(late, residual, sizes, seed)
+        share, chance, spread = explained(late, residual, sizes, log.groups, seed)
         told = "runs read their languages in phases: the fit takes the sum"
         if chance <= SIGNIFICANT and spread > SAME:
             advice = "what is read last counts for more or less than the law knows"
@@ -113,10 +113,21 @@ def _with_size(N: FloatArray, values: FloatArray, what: str) -> list[str]:
 ENDS = ((np.min, np.inf), (np.max, -np.inf))
 
 
-def explained(cause: FloatArray, residual: FloatArray, sizes: IntArray, seed: int) -> tuple[float, float, float]:
+def explained(
+    cause: FloatArray, residual: FloatArray, sizes: IntArray, groups: IntArray, seed: int
+) -> tuple[float, float, float]:
     """The share of the residuals (R, K) that a cause (R, K) explains within runs of one size, how likely that is by
-    chance, and how far the cause spreads there; NaN in either leaves a loss out."""
-    known = np.isfinite(cause) & np.isfinite(residual)
+    chance, and how far the cause spreads there; NaN in either leaves a loss out.
+
+    Runs of one mixture (`groups`), size and cause err alike, and are one: their mean is shuffled.
+    """
+    keys = np.column_stack([groups, sizes, np.nan_to_num(cause)])
+    _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    seen, together = np.isfinite(cause) & np.isfinite(residual), np.arange(len(first))[:, None] == place.ravel()
+    cause, residual = (
+        together @ np.where(seen, one, 0.0) / np.maximum(together @ seen, 1) for one in (cause, residual)
+    )
+    known, sizes = together @ seen > 0, sizes[first]
     x, y = (_within(np.where(known, one, 0.0), known, sizes) for one in (cause, residual))
     product, ranked = float((x * y).sum()), np.argsort(sizes, kind="stable")
     by_chance = np.array([abs(float((x[order] * y[ranked]).sum())) for order in _shuffles(sizes, seed)])
@@ -127,8 +138,12 @@ def explained(cause: FloatArray, residual: FloatArray, sizes: IntArray, seed: in
 
 
 def followed(values: FloatArray, by: FloatArray, sizes: IntArray, seed: int) -> float:
-    """How likely it is by chance that logs of values (R,) follow others (R, P) so well within runs of one size."""
-    known = np.ones((len(values), 1), dtype=bool)
+    """How likely it is by chance that logs of values (R,) follow others (R, P) so well within runs of one size.
+
+    Runs that are alike in all of these are one.
+    """
+    first = np.unique(np.column_stack([values, by, sizes]), axis=0, return_index=True)[1]
+    values, by, sizes, known = values[first], by[first], sizes[first], np.ones((len(first), 1), dtype=bool)
     y, x = _within(np.log(values)[:, None], known, sizes)[:, 0], _within(by, known, sizes)
     directions, strengths, _ = np.linalg.svd(x[np.argsort(sizes, kind="stable")], full_matrices=False)
     directions = directions[:, strengths > 1e-9 * max(strengths.max(initial=0.0), 1e-300)]

@@ -298,10 +298,7 @@ class Repetition(Record):
             )
         elif far := [i for i in often if epochs[i] > most[i] * ONCE]:
             seen = ", ".join(f"{sources[i]} at most {most[i]:.3g}" for i in far)
-            found.append(
-                f"{who} repeats {_named(sources, epochs, far)}; the fitted runs repeat {seen}: "
-                "the interval is wider for that"
-            )
+            found.append(f"{who} repeats {_named(sources, epochs, far)}; the fitted runs repeat {seen}")
         if fresh := [i for i in np.flatnonzero(p > 0).tolist() if least[i] > ONCE and not epochs[i] >= least[i] / ONCE]:
             seen = ", ".join(f"{sources[i]} at least {least[i]:.3g} times" for i in fresh)
             found.append(f"the fitted runs repeat {seen}, but {who} does so less often or not at all")

@@ -356,7 +356,7 @@ def study_of(
     """
     parse_whole(seed, "seed")
     log, table = one_log(logs), languages_of(languages)
-    log = replace(log, parents=parents_of(table, log.targets))
+    log = replace(log, parents=parents_of(table) or log.parents)
     evidence = gather(log, settings, with_held_out=with_held_out)
     inputs = replace(inputs_of(evidence.log, transfer, table), parents=log.parents)
     evidence = replace(evidence, unique=limits_of(evidence.log, inputs.languages))

@@ -34,7 +34,7 @@ from shapleymix.laws import Inputs, Law, Observations, Parameter
 from shapleymix.laws.base import ABSURD, Budget, Knobs
 from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
 from shapleymix.laws.rivals import nonnegative
-from shapleymix.random_streams import RandomStream
+from shapleymix.random_streams import RandomStream, ranks_of
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.runs import RunLog
 
@@ -325,8 +325,7 @@ def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
     if not isinstance(law, CoreLaw):
         return law
     rng, other = (np.random.default_rng([seed, RandomStream.EXPONENTS, one]) for one in (0, 1))
-    middle = law(levels.p[None], levels.N[:1], levels.D[:1])[0, 0]
-    ranks = np.argsort(np.argsort(middle))  # the same draws for a target, whatever their order
+    ranks = ranks_of(law(levels.p[None], levels.N[:1], levels.D[:1])[0])  # the same draws for a target in any order
     for budget, values in levels.untold(type(law)).items():
         belief = EXPONENT_PRIOR[budget]
         exponent = np.exp(belief.center + belief.spread * _drawn(rng, ranks, len(law.E)))

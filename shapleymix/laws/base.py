@@ -190,7 +190,7 @@ class Inputs:
     @property
     def paths(self) -> tuple[str, ...]:
         """(M,) whose part each source is."""
-        return paths_of(self.sources, self.parents)
+        return paths_of(self.sources, self.parents, self.targets)
 
 
 @dataclass(frozen=True)

@@ -298,13 +298,11 @@ def polytope_of(
 def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, kept: MixtureSpec | None) -> Polytope:
     """The bounds with the ratios of members (M,) to each other as a mixture has them; its traces are zeros.
 
-    None is the natural mixture, of which tokens of the members alone are asked.
+    None is the natural mixture, which asks for tokens of the members alone.
     """
-    tokens, D = bounds.supply.available, bounds.supply.D
-    if kept is None:
-        whole = mixture_of("natural", bounds.sources, np.where(members, tokens, 0.0), D)
-    else:
-        whole = mixture_of(kept, bounds.sources, tokens, D)
+    kept, tokens = "natural" if kept is None else kept, bounds.supply.available
+    tokens = np.where(members, tokens, 0.0) if isinstance(kept, str) and kept == "natural" else tokens
+    whole = mixture_of(kept, bounds.sources, tokens, bounds.supply.D)
     inside = np.where(members, traceless(whole), 0.0)
     if not inside.any():
         raise UsageError(f"keep_within: the mixture whose ratios are to be kept has none of {parent}")

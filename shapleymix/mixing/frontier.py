@@ -125,7 +125,7 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
     )
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
     if one.within.supply.read.any():
-        few = (*few, "ratios p are of the whole run, and those of the rest of what is still to be read")
+        few = (*few, "columns p are ratios of the whole run, columns rest those of what is still to be read")
     return Frontier(
         **common_fields(one, told, (*one.notices, *few, *lost)),
         between=between,

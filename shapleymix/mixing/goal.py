@@ -101,7 +101,7 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
 def _normalized(fit: Any, surface: Surface, measured: FloatArray) -> Weights:
     """Inverse monolingual losses: measured (K,), nats, where given, else predicted at an even mixture of own data."""
     targets = surface.targets
-    own = own_data(paths_of(surface.sources, getattr(fit, "parents", {})), targets)
+    own = own_data(paths_of(surface.sources, getattr(fit, "parents", {}), targets), targets)
     alone = np.where(own.any(axis=0), own, 1.0) / np.maximum(own.sum(axis=0), 1)
     predicted = np.diag(as_surface(fit, surface.N, surface.D).mean(alone.T))
     predicted = np.where(own.any(axis=0), predicted, np.nan)

@@ -88,7 +88,8 @@ class Problem:
         within = within.checked()
         surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
         if surface.score is None:
-            surface = surface.read_in(unit_of(asked["unit"], asked["languages"], surface.targets))
+            parents = getattr(fit, "parents", {})
+            surface = surface.read_in(unit_of(asked["unit"], asked["languages"], surface.targets, parents))
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked["objective"], surface.unit.name)
         within, told = _above_the_edge(fit, surface, within, w > 0)
@@ -412,10 +413,11 @@ def _edges(fit: Any, surface: Surface, counted: BoolArray) -> FloatArray:
     if coverage is not None:
         names = surface.targets if surface.score is None else surface.score.targets
         apart = {names[j]: surface.own[j] >= 0 for j in np.flatnonzero(counted)}
-        for target, place in enumerate(own_source(fit.paths, fit.targets).tolist()):
+        fitted = ["" if name in coverage.alike else path for name, path in zip(fit.sources, fit.paths, strict=True)]
+        for target, place in enumerate(own_source(fitted, fit.targets).tolist()):
             if place >= 0 and (name := fit.targets[target]) in apart:
                 least = coverage.p_range[target, place, 0] * (1.0 if apart[name] else BELOW)
-                edge[place] = least if least >= TRACE else 0.0
+                edge[place] = max(edge[place], least if least >= TRACE else 0.0)
     return edge
 
 

@@ -311,7 +311,8 @@ def _compared(one: Problem, name: str, p: FloatArray, gain: Gain) -> dict[str, A
 def common_fields(one: Problem, told: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
     """The fields of an `Answer`, of which as many things are warnings as a reader takes in; the rest are notices."""
     surface, supply = one.surface, one.within.supply
-    told = [*told[: MOST_WARNINGS - 1], *getattr(one.fit, "caveats", ())[:1], *told[MOST_WARNINGS - 1 :]]
+    caveats = getattr(one.fit, "caveats", ())
+    told = [*told[: MOST_WARNINGS - 1], *caveats[:1], *told[MOST_WARNINGS - 1 :], *caveats[1:]]
     return {
         "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
         "weights_origin": one.weights.origin, "objective_kind": one.asked["objective"], "objective_unit": one.unit,

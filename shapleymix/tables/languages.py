@@ -85,17 +85,26 @@ Parents = Mapping[str, str]
 """Whose part a source is, where its name does not say so: `{"enweb": "en"}`, of a languages table's column `parent`."""
 
 
-def parents_of(table: Languages | None, targets: Sequence[str]) -> dict[str, str]:
-    """The parents that a table names, but for sources whose own names say of which target they are."""
+def parents_of(table: Languages | None) -> dict[str, str]:
+    """The parents that a table names."""
     if table is None or not table.nested:
         return {}
-    own, rows = own_data(table.names, targets), enumerate(zip(table.names, table.family, strict=True))
-    return {name: parent for row, (name, parent) in rows if parent and not own[row].any()}
+    return {name: parent for name, parent in zip(table.names, table.family, strict=True) if parent}
 
 
-def paths_of(sources: Sequence[str], parents: Parents) -> tuple[str, ...]:
-    """Where each source (M,) stands: its name, such as `en/web`, or behind its parent, `en/enweb`."""
-    return tuple(f"{parents[name]}/{name.rpartition('/')[2]}" if name in parents else name for name in sources)
+def paths_of(sources: Sequence[str], parents: Parents, targets: Sequence[str] = ()) -> tuple[str, ...]:
+    """Where each source (M,) stands: its name, such as `en/web`, or behind its parents, `en/enweb`.
+
+    A source whose own name says of which target it is stands there, whatever a table calls its parent.
+    """
+
+    def path(name: str) -> str:
+        chain = [name]
+        while len(chain) <= len(parents) and chain[-1] in parents and not own_data(chain[-1:], targets).any():
+            chain.append(parents[chain[-1]])
+        return "/".join((*chain[:0:-1], name.rpartition("/")[2])) if len(chain) > 1 else name
+
+    return tuple(path(name) for name in sources)
 
 
 def own_data(sources: Sequence[str], targets: Sequence[str]) -> BoolArray:
@@ -202,7 +211,7 @@ class Unit(NamedTuple):
 NATS = Unit()
 
 
-def unit_of(given: str, table: Languages | None, targets: Sequence[str]) -> Unit:
+def unit_of(given: str, table: Languages | None, targets: Sequence[str], parents: Parents) -> Unit:
     """The unit of a word: `nats`, or `bpb` for bits a byte, which needs the table's `bytes_per_token`.
 
     Raises
@@ -215,7 +224,8 @@ def unit_of(given: str, table: Languages | None, targets: Sequence[str]) -> Unit
     size = column_of(table, "bytes_per_token", targets)
     if table is not None:  # of a language in parts, those of its parts in the mean
         each = column_of(table, "bytes_per_token", table.names)
-        own = own_data(paths_of(table.names, parents_of(table, targets)), targets) & np.isfinite(each)[:, None]
+        paths = paths_of(table.names, {**parents, **parents_of(table)}, targets)
+        own = own_data(paths, targets) & np.isfinite(each)[:, None]
         mean = np.nan_to_num(each) @ own / np.maximum(own.sum(axis=0), 1)
         size = np.where(np.isnan(size) & (mean > 0), mean, size)
     faults = [

@@ -28,7 +28,7 @@ _NAMED_LIKE = (
 )
 _LOSS_HINT = "losses are nats per token; `shapleymix import` converts perplexity and bits"
 _UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million; `shapleymix import` multiplies columns"
-_FEWEST_TOKENS, _MOST_TOKENS = 0.1, 1e6
+_FEWEST_TOKENS, _MOST_TOKENS = 0.2, 1e6
 """Tokens of a run for each parameter: published ones have .3, in a study of repeated tokens, to 15,000."""
 _SUM_HINT = f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised"
 _RULES = {

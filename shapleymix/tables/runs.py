@@ -134,7 +134,7 @@ class RunLog(Tabular, Shown):
     @property
     def paths(self) -> tuple[str, ...]:
         """(M,) whose part each source is."""
-        return paths_of(self.sources, self.parents)
+        return paths_of(self.sources, self.parents, self.targets)
 
     @property
     def trained(self) -> BoolArray:
