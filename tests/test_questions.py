@@ -12,7 +12,7 @@ from simulated import FAST, log_of, same_rows, with_loss
 from shapleymix.errors import DataError
 from shapleymix.fitting.evidence import finished, gather
 from shapleymix.fitting.fit import evaluate, fit
-from shapleymix.fitting.questions import explained, followed
+from shapleymix.fitting.questions import explained
 from shapleymix.fitting.settings import Settings
 from shapleymix.mixing.optimize import optimize
 from shapleymix.records import FloatArray
@@ -70,9 +70,10 @@ def test_the_chance_of_a_cause_is_uniform_where_there_is_none(seeds):
     cause, by = np.exp(rng.normal(size=25)) + sizes, rng.normal(size=(25, 3))
     rest, by = ([np.repeat(one, seeds, axis=0) for one in (scatter, sizes, groups)], np.repeat(by, seeds, axis=0))
     drawn = [np.repeat(cause[_shuffled(sizes, rng)], seeds) for _ in range(300)]
-    chances = [explained(np.repeat(one[:, None], 3, axis=1), *rest, seed)[1] for seed, one in enumerate(drawn)]
+    causes = [np.stack([one, one**2], axis=1)[..., None] for one in drawn]
+    chances = [explained(one, *rest, seed)[1] for seed, one in enumerate(causes)]
     assert kstest(chances, "uniform").pvalue > 0.01
-    chances = [followed(one, by, rest[1], seed) for seed, one in enumerate(drawn)]
+    chances = [explained(by[..., None], one[:, None], *rest[1:], seed)[1] for seed, one in enumerate(drawn)]
     assert kstest(chances, "uniform").pvalue > 0.01
 
 

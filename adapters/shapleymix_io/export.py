@@ -424,6 +424,9 @@ def export(
     read = np.nan_to_num(np.array([*had.values()]))
     own_D = getattr(mixture, "D", math.nan)
     budget = own_D if D is None else parse_size(D, "D") - read.sum()
+    if budget <= 0:
+        message = f"D: the run has read {format_size(read.sum())} already, so that nothing is left"
+        raise UsageError(message, hint="D counts the tokens of the whole run")
     known = {**own, **_amounts(available, p, "available", parse_size)}
     lengths = _amounts(mean_tokens, p, "mean_tokens", parse_budget)
     asked = Asked(p, budget, seed, known, lengths, own, most, least, ignore_bounds, had)

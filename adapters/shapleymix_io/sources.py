@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import yaml
 
+from shapleymix.display import short
 from shapleymix.errors import DataError, Location, did_you_mean
 from shapleymix.files import Origin, read_once
 from shapleymix.tables.sheets import PARQUET, parquet_of, text_of
@@ -123,8 +124,10 @@ def _swarm(config: Mapping[str, Any], origin: Origin, ratios: Path | None, metri
     means = [pl.mean_horizontal(names, ignore_nulls=False).alias(name) for name, names in parts.items() if names]
     p = replace(p, frame=p.frame.rename({one: f"ratios:{_leaf(one)}" for one in p.columns[1:]}))
     table = joined(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
-    files = (*table.files, origin) if config else table.files
-    return replace(table, kind=readers.OLMIX, files=files, swarm=_swarm_of(config) if config else None)
+    files, notices = (*table.files, origin) if config else table.files, table.notices
+    if lost := [one for one in named if one not in (*kept, *dropped)]:
+        notices = (*notices, f"tasks of the configuration are left out, without a column in {metrics}: {short(lost)}")
+    return replace(table, kind=readers.OLMIX, files=files, notices=notices, swarm=_swarm_of(config) if config else None)
 
 
 def _part(config: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -236,6 +239,9 @@ def joined(main: Table, other: Table, run: str | None) -> Table:
     frame = main.frame.with_columns(wanted.alias(_ID)).join(beside, on=_ID, how="left", maintain_order="left")
     homes = {new: (other.origin, old, line) for old, new in names.items()}
     notices, files = (*main.notices, *other.notices), (*main.files, *other.files)
+    if unused := [str(one) for one in ids if one not in set(wanted)]:
+        told = f"{len(unused)} runs of {other.origin} are left out, without a row in {main.origin}: {short(unused)}"
+        notices = (*notices, told)
     return replace(main, frame=frame.drop(_ID), notices=notices, files=files, homes={**main.homes, **homes})
 
 

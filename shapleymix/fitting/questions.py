@@ -21,6 +21,7 @@ from shapleymix.tables.words import format_size
 
 ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
 LISTED = 3
+LEAST = 1e-12  # of a residual of which the logarithm is taken
 
 
 def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
@@ -63,32 +64,42 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
 
     `residual` (R, K) are logs of measured over held-out losses, NaN where they do not count. A law takes what a recipe
     does for the effect of the mixture or D that it goes with, or of N where each size has its own, so runs should have
-    one; and it knows sums of tokens, no order. With each sentence stands whether an answer should repeat it.
+    one; and it knows sums of tokens, no order; and one scatter for all mixtures. With each sentence stands whether an
+    answer should repeat it.
     """
-    sizes, found = levels_of(np.log(log.N)), dict[str, bool]()
+    sizes, counted, found = levels_of(np.log(log.N)), np.isfinite(residual).any(axis=1), dict[str, bool]()
+    runs = sizes, log.groups, seed
     beside = {"the mixture": log.p, "D": np.log(np.maximum(log.D, 1.0))[:, None]}
     nothing = "nothing that can be told of what the law leaves"
     for name, what in RECIPES.items():
         if (values := getattr(log, name)) is None:
             continue
-        cause = np.repeat(np.log(values)[:, None], residual.shape[1], axis=1)
-        share, chance, spread = explained(cause, residual, sizes, log.groups, seed)
+        logs = np.where(counted, np.log(values), np.nan)
+        share, chance = explained(np.stack([logs, logs**2], axis=1)[..., None], residual, *runs)
+        spread = _spread(logs[:, None], sizes)
+        found |= dict.fromkeys(_with_size(log.N, values, what, spread), False)
+        if spread <= SAME:
+            continue
         told = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
-        rows = np.isfinite(values) & np.isfinite(residual).any(axis=1) & (spread > SAME)
-        goes = [one for one, by in beside.items() if followed(values[rows], by[rows], sizes[rows], seed) <= SIGNIFICANT]
+        alike = np.unique(logs, return_inverse=True)[1].ravel()
+        follows = {one: explained(by[..., None], logs[:, None], sizes, alike, seed)[1] for one, by in beside.items()}
+        goes = [one for one, chance_of in follows.items() if chance_of <= SIGNIFICANT]
         if goes:
             told += f", and go with {' and '.join(goes)}, for whose effect the law takes what they do"
-        if chance <= SIGNIFICANT and spread > SAME:
+        if chance <= SIGNIFICANT:
             advice = "train all runs of a size by one recipe, or leave these out"
             found[f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}"] = True
-        elif spread > SAME:
-            found[f"{told}; they explain {nothing}"] = bool(goes)
         else:
-            found |= dict.fromkeys(_with_size(log.N, values, what), False)
+            found[f"{told}; they explain {nothing}"] = bool(goes)
+    size = np.log(np.maximum(np.abs(residual), LEAST))
+    if (chance := explained(log.p[..., None], size, *runs)[1]) <= SIGNIFICANT:
+        told = f"how far runs lie from the law differs by mixture (p = {chance:.2g}), and one scatter is taken for all"
+        found[f"{told}: intervals hold in the mean of the mixtures, not at each"] = False
     if log.late is not None:
-        own = own_data(log.paths, log.targets)
-        late = np.where(own.any(axis=0), (log.late - log.p) @ own, np.nan)
-        share, chance, spread = explained(late, residual, sizes, log.groups, seed)
+        own, later = own_data(log.paths, log.targets), log.late - log.p
+        cause = np.where(own.any(axis=0), later @ own, np.nan)[:, None] if own.any() else later[..., None]
+        share, chance = explained(cause, residual, *runs)
+        spread = _spread(np.where(counted[:, None], later, np.nan), sizes)
         told = "runs read their languages in phases: the fit takes the sum"
         if chance <= SIGNIFICANT and spread > SAME:
             advice = "what is read last counts for more or less than the law knows"
@@ -98,10 +109,10 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
     return found
 
 
-def _with_size(N: FloatArray, values: FloatArray, what: str) -> list[str]:
-    """That each size (R,) has a recipe of its own, where the values (R,) say so."""
+def _with_size(N: FloatArray, values: FloatArray, what: str, spread: float) -> list[str]:
+    """That sizes have recipes of their own, where the values (R,) differ by more between sizes than within one."""
     known = sorted(np.flatnonzero(np.isfinite(values)).tolist(), key=lambda row: float(N[row]))
-    if not known or np.ptp(np.log(values[known])) <= SAME:
+    if not known or abs(np.log(values[known[-1]] / values[known[0]])) <= SAME + 2 * spread:
         return []
     ends = [f"{values[row]:.2g} at N = {format_size(float(N[row]))}" for row in (known[0], known[-1])]
     return [
@@ -110,46 +121,37 @@ def _with_size(N: FloatArray, values: FloatArray, what: str) -> list[str]:
     ]
 
 
-ENDS = ((np.min, np.inf), (np.max, -np.inf))
+def _spread(values: FloatArray, sizes: IntArray) -> float:
+    """How far known values (R, C) lie apart at most within one size."""
+    each = [np.ma.masked_invalid(values[sizes == size]) for size in np.unique(sizes)]
+    return max(float(np.ma.filled(np.ma.ptp(one, axis=0), 0.0).max(initial=0.0)) for one in each)
 
 
 def explained(
     cause: FloatArray, residual: FloatArray, sizes: IntArray, groups: IntArray, seed: int
-) -> tuple[float, float, float]:
-    """The share of the residuals (R, K) that a cause (R, K) explains within runs of one size, how likely that is by
-    chance, and how far the cause spreads there; NaN in either leaves a loss out.
+) -> tuple[float, float]:
+    """The share of residuals (R, K) that causes (R, P, K or 1) explain within runs of one size, and its p by chance.
 
-    Runs of one mixture (`groups`), size and cause err alike, and are one: their mean is shuffled.
+    Each target may follow the causes in its own way. Runs of one mixture (`groups`), size and causes err alike, and are
+    one: their mean is shuffled. NaN leaves a loss out, and a run none of whose causes is known.
     """
-    keys = np.column_stack([groups, sizes, np.nan_to_num(cause)])
+    rows = np.isfinite(cause).any(axis=(1, 2))
+    if not rows.any():
+        return 0.0, 1.0
+    cause, residual, sizes, groups = np.nan_to_num(cause[rows]), residual[rows], sizes[rows], groups[rows]
+    keys = np.column_stack([groups, sizes, cause.reshape(len(cause), -1)])
     _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    seen, together = np.isfinite(cause) & np.isfinite(residual), np.arange(len(first))[:, None] == place.ravel()
-    cause, residual = (
-        together @ np.where(seen, one, 0.0) / np.maximum(together @ seen, 1) for one in (cause, residual)
-    )
-    known, sizes = together @ seen > 0, sizes[first]
-    x, y = (_within(np.where(known, one, 0.0), known, sizes) for one in (cause, residual))
-    product, ranked = float((x * y).sum()), np.argsort(sizes, kind="stable")
-    by_chance = np.array([abs(float((x[order] * y[ranked]).sum())) for order in _shuffles(sizes, seed)])
-    chance = float((1 + (by_chance >= abs(product)).sum()) / (1 + SHUFFLES))
-    ends = [[side(np.where(known, cause, far)[sizes == one], axis=0) for side, far in ENDS] for one in np.unique(sizes)]
-    spread = max((float(np.max(high - low, initial=0.0)) for low, high in ends), default=0.0)
-    return product**2 / max(float((x**2).sum() * (y**2).sum()), 1e-300), chance, spread
-
-
-def followed(values: FloatArray, by: FloatArray, sizes: IntArray, seed: int) -> float:
-    """How likely it is by chance that logs of values (R,) follow others (R, P) so well within runs of one size.
-
-    Runs that are alike in all of these are one.
-    """
-    first = np.unique(np.column_stack([values, by, sizes]), axis=0, return_index=True)[1]
-    values, by, sizes, known = values[first], by[first], sizes[first], np.ones((len(first), 1), dtype=bool)
-    y, x = _within(np.log(values)[:, None], known, sizes)[:, 0], _within(by, known, sizes)
-    directions, strengths, _ = np.linalg.svd(x[np.argsort(sizes, kind="stable")], full_matrices=False)
-    directions = directions[:, strengths > 1e-9 * max(strengths.max(initial=0.0), 1e-300)]
-    orders = [np.argsort(sizes, kind="stable"), *_shuffles(sizes, seed)]
-    told = np.array([float(((y[order] @ directions) ** 2).sum()) for order in orders])
-    return float((told >= told[0] * (1 - 1e-9)).mean())
+    together, seen = 1.0 * (np.arange(len(first))[:, None] == place.ravel()), np.isfinite(residual)
+    count, sizes = together @ seen, sizes[first]
+    y = _within(together @ np.where(seen, residual, 0.0) / np.maximum(count, 1), count > 0, sizes)
+    y = y / np.maximum(np.linalg.norm(y, axis=0), 1e-300)
+    every, x = np.ones((len(first), 1), dtype=bool), np.moveaxis(cause[first], 2, 0)  # (K or 1, U, P)
+    directions, strengths, _ = np.linalg.svd(np.stack([_within(one, every, sizes) for one in x]), full_matrices=False)
+    directions = directions * (strengths > 1e-9 * np.maximum(strengths.max(axis=1, keepdims=True), 1e-300))[:, None]
+    ranked = np.argsort(sizes, kind="stable")
+    turned, orders = directions[:, ranked].swapaxes(1, 2), (ranked, *_shuffles(sizes, seed))
+    told = np.array([float(np.square(turned @ y[order].T[..., None]).sum()) for order in orders])
+    return float(told[0]) / max(int(np.any(y, axis=0).sum()), 1), float((told >= told[0] * (1 - 1e-9)).mean())
 
 
 def _shuffles(sizes: IntArray, seed: int) -> Iterator[IntArray]:
