@@ -150,9 +150,9 @@ def families_of(
     found: dict[str, tuple[str, ...]] = {}
     for name, path in zip(sources, paths_of(sources, parents), strict=True):
         above = [text[: slash.start()] for text in (path, name) for slash in re.finditer("/", text)]
-        for one in dict.fromkeys((family.get(name), *(parent for parent in above if parent not in sources))):
-            if one is not None:
-                found[one] = (*found.get(one, ()), name)
+        for one in dict.fromkeys((family.get(name), *above)):
+            if one is not None:  # a parent that is a source itself is one of its family
+                found[one] = (*found.get(one, (one,) if one in sources and one != name else ()), name)
     return found
 
 
@@ -169,7 +169,7 @@ def members_of(
     faults, members = [], []
     for name in names:
         if name in known and families.get(name, (name,)) != (name,):
-            hint = "rename the family in the table"
+            hint = "rename the source, or the family or parent"
             faults.append(Fault(f"{what}: {name!r} is a {noun} and a family", value=name, hint=hint))
         elif name not in known and name not in families:
             hint = did_you_mean(name, (*known, *families))
