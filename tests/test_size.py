@@ -20,7 +20,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/tables": 1_401,
     "shapleymix/game": 414,
     "shapleymix/laws": 1_348,
-    "shapleymix/fitting": 3_463,
+    "shapleymix/fitting": 3_464,
     "shapleymix/mixing": 2_401,
     "shapleymix/planning": 430,
     "adapters/shapleymix_io": 1_449,
@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "cli/shapleymix_view": 995,
     "tests": 15_996,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_278, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_279, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

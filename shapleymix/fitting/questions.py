@@ -97,8 +97,9 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
         found[f"{told}: intervals hold in the mean of the mixtures, not at each"] = False
     if log.late is not None:
         own, later = own_data(log.paths, log.targets), log.late - log.p
-        cause = np.where(own.any(axis=0), later @ own, np.nan)[:, None] if own.any() else later[..., None]
-        share, chance = explained(cause, residual, *runs)
+        of_own: FloatArray = later @ own
+        of_own[:, ~own.any(axis=0)] = np.nan
+        share, chance = explained(of_own[:, None] if own.any() else later[..., None], residual, *runs)
         spread = _spread(np.where(counted[:, None], later, np.nan), sizes)
         told = "runs read their languages in phases: the fit takes the sum"
         if chance <= SIGNIFICANT and spread > SAME:
