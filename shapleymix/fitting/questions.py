@@ -67,7 +67,7 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
     one; and it knows sums of tokens, no order; and one scatter for all mixtures. With each sentence stands whether an
     answer should repeat it.
     """
-    sizes, counted, found = levels_of(np.log(log.N)), np.isfinite(residual).any(axis=1), dict[str, bool]()
+    sizes, counted, found = levels_of(np.log(log.N)), np.any(np.isfinite(residual), axis=1), dict[str, bool]()
     runs = sizes, log.groups, seed
     beside = {"the mixture": log.p, "D": np.log(np.maximum(log.D, 1.0))[:, None]}
     nothing = "nothing that can be told of what the law leaves"
@@ -97,7 +97,7 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
         found[f"{told}: intervals hold in the mean of the mixtures, not at each"] = False
     if log.late is not None:
         own, later = own_data(log.paths, log.targets), log.late - log.p
-        of_own: FloatArray = later @ own
+        of_own = later @ own
         of_own[:, ~own.any(axis=0)] = np.nan
         share, chance = explained(of_own[:, None] if own.any() else later[..., None], residual, *runs)
         spread = _spread(np.where(counted[:, None], later, np.nan), sizes)
