@@ -265,16 +265,12 @@ def read_state(state: object, origin: str) -> Table:
     steps: dict[object, dict[str, object]] = {}
     for entry in state.get("log_history", []) if isinstance(state, Mapping) else ():
         steps.setdefault(entry.get("step"), {}).update(entry)
-    rows = [row for row in steps.values() if any(map(_is_loss, row))]
+    rows = [row for row in steps.values() if any(re.fullmatch("eval(_.*)?_loss", name) for name in row)]
     if not rows:
         hint = "evaluate while training: eval_strategy and eval_steps, and eval_dataset with a dataset of each language"
         message = "is the state of a trainer that has measured no loss"
         raise DataError(message, location=Location(origin), hint=hint)
     return table_of([{"run": run_of(origin), **row} for row in rows], origin, STATE)
-
-
-def _is_loss(name: str) -> bool:
-    return name.startswith("eval_") and name.endswith("_loss")
 
 
 def run_of(origin: str, depth: int = 1) -> str:

@@ -68,7 +68,9 @@ def _opened(source: Source) -> Table:
     if path.suffix in _YAML:
         config, origin = _config(path)
         named = (_part(config, "swarm").get(name) for name in ("ratios", "metrics"))
-        return _swarm(config, origin, *(one and _found(Path(one), path.parent) for one in named))
+        # as the configuration names them: from the working folder, as for olmix, or beside the configuration
+        places = (one and (Path(one) if Path(one).is_file() else path.parent / Path(one).name) for one in named)
+        return _swarm(config, origin, *places)
     return _folder(path) if path.is_dir() else read_table(name)
 
 
@@ -85,11 +87,6 @@ def _folder(folder: Path) -> Table:
         message = f"holds {len(found)} configurations: {', '.join(Path(origin.file).name for _, origin in found)}"
         raise DataError(message, location=place, hint=f"name the one that is meant: {found[0][1].file}")
     return _swarm(*(found[0] if found else ({}, Origin(os.fspath(folder), ""))), ratios, metrics)
-
-
-def _found(path: Path, folder: Path) -> Path:
-    """A file as its configuration names it: from the working folder, as for olmix, or beside the configuration."""
-    return path if path.is_file() else folder / path.name
 
 
 def _config(path: Path) -> tuple[dict[str, Any], Origin]:
@@ -239,9 +236,8 @@ def joined(main: Table, other: Table, run: str | None) -> Table:
     frame = main.frame.with_columns(wanted.alias(_ID)).join(beside, on=_ID, how="left", maintain_order="left")
     homes = {new: (other.origin, old, line) for old, new in names.items()}
     notices, files = (*main.notices, *other.notices), (*main.files, *other.files)
-    if unused := [str(one) for one in ids if one not in set(wanted)]:
-        told = f"{len(unused)} runs of {other.origin} are left out, without a row in {main.origin}: {short(unused)}"
-        notices = (*notices, told)
+    if unused := sorted(map(str, set(ids) - set(wanted))):
+        notices += (f"{len(unused)} runs of {other.origin} are left out, not in {main.origin}: {short(unused)}",)
     return replace(main, frame=frame.drop(_ID), notices=notices, files=files, homes={**main.homes, **homes})
 
 

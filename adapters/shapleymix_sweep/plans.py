@@ -278,9 +278,7 @@ def grid(
         raise UsageError("there are no pools to cut", hint="say how many unique tokens there are (available)")
     if not (sizes and tokens and seeds and len(mixtures)):
         raise UsageError("there is nothing to train", hint="give at least one mixture, N, D and seed")
-    small = isinstance(learning_rate, str) and learning_rate.strip() == SMALL
-    learning_rate = SMALL_RATE if small else learning_rate
-    recipes = _recipes(len(sizes), learning_rate, batch_tokens)
+    recipes = _recipes(len(sizes), SMALL_RATE if learning_rate == SMALL else learning_rate, batch_tokens)
     if command == DEFAULT:
         command += (POOLS if unique else "") + (RATE if learning_rate is not None else "")
     given = {*recipes[0], *(["unique"] if unique else [])}
@@ -299,9 +297,10 @@ def grid(
     again = len(runs) - len(kept)
     said = [f"{again} of {len(runs)} runs are the same as others, and are planned once"] if again else []
     said += _epochs_lacking(runs, unique)
-    if small:
-        told = "losses at so small a rate rank mixtures, and tell neither the target's loss nor what N and D do to it"
-        said.append(f"learning rate {SMALL_RATE:g} for all runs: {told}")
+    if any(recipe.get("learning_rate", 1.0) <= SMALL_RATE for recipe in recipes):
+        said.append(
+            f"losses at a learning rate of {SMALL_RATE:g} rank mixtures, and tell nothing of other N, D or rates"
+        )
     if cut < 1:
         said.append("pools are cut alone: the best ratios of these runs lie too low, and only a law corrects it")
     return Plan(mixtures.sources, tuple(kept.values()), (*mixtures.notices, *said))
@@ -385,9 +384,8 @@ def _template(command: str, sources: Sequence[str], given: Set[str], *, named: b
         raise UsageError("the command lacks {out}, the folder that the run writes to", hint=f"for instance {DEFAULT}")
     for name in ("unique", *RECIPE):
         if (name in used) != (name in given):
-            option = "available" if name == "unique" else name
             message = f"the command lacks {{{name}}}" if name in given else f"nothing says {{{name}}} of the command"
-            raise UsageError(message, hint=f"give {option} and a command with {{{name}}}, or neither")
+            raise UsageError(message, hint=f"give {name.replace('unique', 'available')} and {{{name}}}, or neither")
     if "model" in used and not named:
         hint = "name the sizes (tiny=23712,mini=97600); where they are scaled down, give a command with {N}"
         raise UsageError("{model} of the command is the name of a size, and these sizes have none", hint=hint)

@@ -327,8 +327,7 @@ class Pool:
 
 def _slots(jobs: int | None, gpus: Sequence[str], each: int) -> list[dict[str, str]]:
     """What each place in the pool adds to the environment of its runs."""
-    if jobs is not None:
-        parse_whole(jobs, "jobs", least=1)
+    jobs = None if jobs is None else parse_whole(jobs, "jobs", least=1)
     if not gpus:
         return [{} for _ in range(jobs or 1)]
     groups = [",".join(gpus[start : start + each]) for start in range(0, len(gpus) - each + 1, each)]
