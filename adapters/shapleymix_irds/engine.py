@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -114,6 +114,7 @@ class Engine:
         self.groups = len(languages) * (2 if validation is None else 1)
         self.sample: Piece | None = None
         self.examined, self.in_language_pass, self.evaluation = False, False, 0
+        self.alike: dict[str, str] = {}
         self.coverage = Coverage(model, named_parameters(model), world)
         self.uses = uses_of(model, self.coverage.parameters)
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
@@ -146,6 +147,10 @@ class Engine:
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
         projections = projections_of(shapes, self.uses, self.columns)
         self.projections = {name: projection.drawn(self.draw, self.dtype) for name, projection in projections.items()}
+        for name, first in self.alike.items():
+            mine, given = self.projections.get(name), self.projections.get(first)
+            if mine and given and mine.columns == given.columns and mine.shape[-1] == given.shape[-1]:
+                self.projections[name] = replace(mine, matrix=given.matrix)
         self.projections_drawn = all(projection.matrix is None for projection in self.projections.values())
         self.release()
 
@@ -179,6 +184,10 @@ class Engine:
         assert sample is not None
         self.rehearse(sample)
         self.coverage.agree(self.device)
+        names = list(self.projections)
+        firsts = [names.index(self.alike.get(name, name)) * self.world.main for name in names]
+        firsts = self.world.sum(torch.tensor(firsts, device=self.device)).tolist()
+        self.alike = {name: names[first] for name, first in zip(names, firsts, strict=True) if name != names[first]}
         self.examined, self.sample = True, None
 
     def extra_cost(self, tokens: float) -> float:
@@ -291,7 +300,8 @@ class Engine:
         """
         if self.projections_drawn:
             return
-        matrices = [projection.matrix for projection in self.projections.values() if projection.matrix is not None]
+        given = (projection.matrix for projection in self.projections.values())
+        matrices = list({id(matrix): matrix for matrix in given if matrix is not None}.values())
         for shape in dict.fromkeys(matrix.shape for matrix in matrices):
             alike = [matrix for matrix in matrices if matrix.shape == shape]
             some = max(1, ROOM // shape.numel())

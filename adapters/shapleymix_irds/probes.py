@@ -23,8 +23,10 @@ from shapleymix_irds.sketches import (
     Labels,
     Projection,
     basis_columns,
+    by_group,
     is_stack,
     matrix_sketch,
+    products,
     signs,
     sorted_units,
 )
@@ -80,17 +82,17 @@ def vector_gradient(
     """By group, (G, numbers), of a weight that is added to rows, or multiplied with them, as they are or normalised."""
     delta = delta.to(torch.promote_types(delta.dtype, torch.float32))
     if x is None or norm == 0:
-        return by_group(delta if x is None else delta * x, labels.whole.groups, labels.count, shape)
+        return summed(delta if x is None else delta * x, labels.whole.groups, labels.count, shape)
     least = (torch.finfo(x.dtype).eps if norm == 1 else 1e-5) if eps is None else eps
     x = x.to(delta.dtype).flatten(x.dim() - len(shape))
     x = x if norm == 1 else x - x.mean(-1, keepdim=True)
     size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # which rows are divided by when they are added up
     parts = (delta.reshape(x.shape) * x).reshape(len(labels.whole.groups), -1, x.shape[-1])
     weights = (size.square() / x.shape[-1] + least).rsqrt().reshape(len(parts), 1, -1)
-    return by_group((weights @ parts).view(-1, *shape), labels.whole.groups, labels.count, shape)
+    return summed((weights @ parts).view(-1, *shape), labels.whole.groups, labels.count, shape)
 
 
-def by_group(delta: Tensor, groups: Tensor, count: int, shape: torch.Size) -> Tensor:
+def summed(delta: Tensor, groups: Tensor, count: int, shape: torch.Size) -> Tensor:
     """Sum (rows..., shape) by group and over axes on which the weight is broadcast: (count, numbers).
 
     `groups` has the group of each unit of rows.
@@ -98,8 +100,7 @@ def by_group(delta: Tensor, groups: Tensor, count: int, shape: torch.Size) -> Te
     behind, units = delta.shape[delta.dim() - len(shape) :], len(groups)
     parts = delta.reshape(units, delta.numel() // (units * math.prod(behind)), *behind).sum(1)
     spread = [k + 1 for k, size in enumerate(shape) if size == 1 and behind[k] != 1]
-    parts = (parts.sum(spread) if spread else parts).reshape(units, -1)
-    return parts.new_zeros((count, parts.shape[1])).index_add_(0, groups, parts)
+    return by_group((parts.sum(spread) if spread else parts).reshape(units, -1), groups, count)
 
 
 def operands(x: Tensor, delta: Tensor, flipped: bool, padding: int) -> tuple[Tensor, Tensor]:
@@ -128,6 +129,7 @@ def expert_sketch(
     left, right = operands(x, delta, (use.kind != "matrix") != view.turned, -1)
     units = sorted_units(owners * labels.count + groups, experts * labels.count)
     parts = left[: len(groups)], right[: len(groups)]
+    parts = parts[0], projection.projected(parts[1])
     found = matrix_sketch(*parts, units, experts * labels.count, projection)
     return found.view(experts, labels.count, -1).transpose(0, 1).flatten(1)
 
@@ -164,9 +166,11 @@ class Place(NamedTuple):
     dummy: Tensor
     met: Tensor | None
 
-    def measured(self, sketch: Tensor) -> Tensor:
-        """A sketch (G, numbers), or its products (G, K) with those that it meets."""
-        return sketch if self.met is None else sketch.to(self.met.dtype) @ self.met.T
+
+class Rows(NamedTuple):
+    """The rows of an input that layers take one after another: the first parameter that they are multiplied with."""
+
+    first: str
 
 
 class Book:
@@ -191,6 +195,7 @@ class Book:
         self.dummies = {name: zero.expand(groups, size).requires_grad_() for name, size in sizes.items()}
         self.places: dict[int, Place] = {}
         self.mixing = torch.zeros(0, 0)
+        self.made: tuple[Rows, Tensor | None, Tensor] | None = None
         self.look()
 
     def look(self) -> None:
@@ -216,23 +221,30 @@ class Book:
         engine = self.engine
         return engine.in_language_pass or name in engine.coverage.per_language or name in engine.arrangement.copies
 
-    def note(self, place: Place, x: Tensor, flipped: bool) -> None:
-        """Before projections are drawn: add random sums of rows of inputs to M, where those are what it multiplies."""
+    def note(self, place: Place, x: Tensor, rows: Rows) -> None:
+        """Before projections are drawn: add random sums of rows of inputs to M, which multiplies them."""
         matrix, engine = place.projection.matrix, self.engine
-        if (
-            matrix is None
-            or engine.projections_drawn
-            or torch.compiler.is_compiling()
-            or flipped
-            or not x.is_floating_point()
-        ):
+        if matrix is None or engine.projections_drawn or torch.compiler.is_compiling():
             return
-        rows = x.detach().reshape(-1, x.shape[-1])
-        rows = rows[:: max(1, len(rows) // NOTED)].to(matrix.dtype)
+        if not engine.examined:
+            engine.alike.setdefault(place.name, rows.first)
+        if engine.alike.get(place.name, place.name) != place.name:
+            return
+        some = x.detach().reshape(-1, x.shape[-1])
+        some = some[:: max(1, len(some) // NOTED)].to(matrix.dtype)
         count = basis_columns(matrix.shape[1])
-        if len(self.mixing) < len(rows) or self.mixing.shape[1] < count:
+        if len(self.mixing) < len(some) or self.mixing.shape[1] < count:
             self.mixing = signs((2 * NOTED, count), engine.mixing, matrix.dtype)
-        matrix.data[:, :count] += rows.T @ self.mixing[: len(rows), :count]
+        # a power iteration brings the basis nearer to the directions in which rows differ most
+        matrix.data[:, :count] += some.T @ (some @ (some.T @ self.mixing[: len(some), :count]))
+
+    def projected(self, rows: Tensor, projection: Projection, known: Rows | None) -> Tensor:
+        """Rows times M, once for all layers that take them one after another."""
+        if known is None or torch.compiler.is_compiling():
+            return projection.projected(rows)
+        if self.made is None or self.made[0] is not known or self.made[1] is not projection.matrix:
+            self.made = known, projection.matrix, projection.projected(rows)
+        return self.made[2]
 
 
 class Watching(TorchFunctionMode):
@@ -245,6 +257,7 @@ class Watching(TorchFunctionMode):
         super().__init__()
         self.labels, self.book, self.on_loss = labels, book, on_loss
         self.routes = Routes(labels)
+        self.last: tuple[Tensor | None, Rows] = None, Rows("")
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -288,7 +301,7 @@ class Watching(TorchFunctionMode):
             bare = view is not None and view.part is None and use.kind not in ("experts", "call")
             if view is not None and bare and (not view.turned or use.kind in ("matrix", "flipped")):
                 place = self.book.place(view.parameter)
-                probed = None if place is None else self._probe(use, view, y, place, labels)
+                probed = None if place is None else self._probe(use, view, y, place, labels, first.x)
             else:
                 probed = self._loose_probe(use, view, y, labels)
             if probed is not None:
@@ -299,7 +312,17 @@ class Watching(TorchFunctionMode):
             last.below = _nodes(value for value in (*args, *options.values()) if id(value) not in covered)
         return y
 
-    def _probe(self, use: ParameterUse, view: View, y: Tensor, place: Place, labels: Labels) -> Tensor:
+    def rows_of(self, x: Tensor | None, name: str) -> Rows:
+        """The rows of an input, the same for layers that take it one after another."""
+        if torch.compiler.is_compiling():
+            return Rows(name)
+        if x is not self.last[0]:
+            self.last = x, Rows(name)
+        return self.last[1]
+
+    def _probe(
+        self, use: ParameterUse, view: View, y: Tensor, place: Place, labels: Labels, given: Tensor | None
+    ) -> Tensor:
         """The output behind the probe of a bare parameter."""
         book, projection, x = self.book, place.projection, None if use.x is None else use.x.detach()
         # the numbers alone, since `use` would hold the input longer than autograd does
@@ -307,19 +330,23 @@ class Watching(TorchFunctionMode):
         if use.kind in ("matrix", "flipped", "table"):
             assert x is not None
             flipped, units = (use.kind == "flipped") != view.turned, labels.units(x)
-            book.note(place, x, flipped)
+            rows = None if use.kind == "table" or flipped else self.rows_of(given, place.name)
+            if rows is not None:
+                book.note(place, x, rows)
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
-                return matrix_sketch(*operands(x, delta, flipped, padding), units, labels.count, projection)
+                left, right = operands(x, delta, flipped, padding)
+                right = book.projected(right, projection, rows)
+                return matrix_sketch(left, right, units, labels.count, projection, place.met)
         else:
             shape = torch.Size(projection.shape) if norm else broadcast_shape(view.parameter)
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
-                return projection.folded(vector_gradient(x, delta, shape, labels, norm, eps))
+                return products(projection.folded(vector_gradient(x, delta, shape, labels, norm, eps)), place.met)
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             silent = not torch.compiler.is_compiling() and book.silent(place.name)
-            return [None if silent else place.measured(sketch(x, delta))]
+            return [None if silent else sketch(x, delta)]
 
         return marked(Probe.apply(y, x, measure, place.dummy))
 
@@ -334,22 +361,22 @@ class Watching(TorchFunctionMode):
         if not known or len(known) < len(places):
             return None
         book, x = self.book, None if use.x is None else use.x.detach()
-        if view is not None and stacked and x is not None:
-            book.note(known[0], x, (use.kind != "matrix") != view.turned)
+        if view is not None and stacked and x is not None and (use.kind == "matrix") != view.turned:
+            book.note(known[0], x, Rows(known[0].name))
         use = replace(use, x=None)  # autograd holds the input, and lets go of it earlier
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             if all(book.silent(place.name) for place in known):
                 return [None] * len(known)
             if view is not None and stacked and x is not None:
-                return [known[0].measured(expert_sketch(use, view, x, delta, labels, known[0].projection))]
+                return [products(expert_sketch(use, view, x, delta, labels, known[0].projection), known[0].met)]
             found = [place.dummy.new_zeros((labels.count, place.projection.numbers)) for place in known]
             for group, whole in enumerate(gradients_by_group(use, labels, x, delta)[: labels.present]):
                 parts = differentiate(use.weight, list(targets), retain=True, seed=whole.to(use.weight.dtype))
                 for place, own, part in zip(known, found, parts, strict=True):
                     if part is not None:
                         own[group] = place.projection.sketch(part)
-            return [None if book.silent(p.name) else p.measured(own) for p, own in zip(known, found, strict=True)]
+            return [None if book.silent(p.name) else products(own, p.met) for p, own in zip(known, found, strict=True)]
 
         return marked(Probe.apply(y, x, measure, *(place.dummy for place in known)))
 

@@ -40,7 +40,7 @@ class Options:
     ignore_index : int
         Labels in `y` that carry no loss (they are not counted as tokens).
     side : int
-        Numbers that each row of a matrix's gradient is brought to, r, and four times as many in embeddings and the
+        Numbers that each row of a matrix's gradient is brought to, r, and eight times as many in embeddings and the
         output layer (engine "sketch"; see `sketches`).
     measure_sequences : int
         Validation sequences of each language on which the loss drop of the run is measured (for calibration).
@@ -54,7 +54,7 @@ class Options:
     overhead: float = 0.05
     total_steps: int | None = None
     ignore_index: int = -100
-    side: int = 32
+    side: int = 16
     measure_sequences: int = 64
     pass_tokens: int = 8192
 

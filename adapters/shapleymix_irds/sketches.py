@@ -199,8 +199,9 @@ STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
 MatrixRole = Literal["matrix", "output", "table"]
-# times r, and by their squares of `NUMBERS`: most of the error is in the output layer's
-COLUMNS: dict[MatrixRole, int] = {"matrix": 1, "output": 4, "table": 4}
+# times r, and shares of `NUMBERS`: most of the error is in the output layer's
+COLUMNS: dict[MatrixRole, int] = {"matrix": 1, "output": 8, "table": 8}
+SHARES: dict[MatrixRole, int] = {"matrix": 1, "output": 16, "table": 16}
 
 
 @dataclass
@@ -236,7 +237,9 @@ class Projection:
 
     def drawn(self, draw: torch.Generator, dtype: torch.dtype) -> Projection:
         """The same with signs, and room for M."""
-        matrix = torch.zeros(self.shape[-1], self.columns, dtype=dtype, device=draw.device) if self.columns else None
+        room = (self.columns, self.shape[-1])
+        # columns lie one behind the other, by which products are faster
+        matrix = torch.zeros(room, dtype=dtype, device=draw.device).T if self.columns else None
         folds = signs((self.outputs,), draw, dtype) if self.rows else None
         return replace(self, matrix=matrix, signs=folds)
 
@@ -246,8 +249,11 @@ class Projection:
         before = grads.shape[: grads.dim() - len(self.shape)]
         if not is_matrix(self.shape):
             return self.folded(grads.reshape(*before, self.outputs))
-        grads = grads if self.matrix is None else grads @ self.matrix.to(grads.dtype)
-        return self.folded(grads.mT).reshape(*before, self.numbers)
+        return self.folded(self.projected(grads).mT).reshape(*before, self.numbers)
+
+    def projected(self, rows: Tensor) -> Tensor:
+        """Rows of inputs times M, (..., r); as they are, (..., I), where there is none."""
+        return rows if self.matrix is None else rows @ self.matrix.to(rows.dtype)
 
     def folded(self, values: Tensor) -> Tensor:
         """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
@@ -269,12 +275,19 @@ def projections_of(
     columns : int
         r; 0: products are exact.
     """
-    shares = {name: COLUMNS[uses.get(name, "matrix")] ** 2 for name in shapes}
-    each = NUMBERS / max(1, sum(shares.values()))
-    return {
-        name: projection_of(shape, columns, uses.get(name, "matrix"), each * shares[name])
-        for name, shape in shapes.items()
-    }
+    roles = {name: uses.get(name, "matrix") for name in shapes}
+    found = {name: projection_of(shape, columns, roles[name]) for name, shape in shapes.items()}
+    left, waiting = float(NUMBERS), dict.fromkeys(shapes, 0.0)
+    # those that need less than their share leave the rest to the others
+    while waiting and columns:
+        whole = sum(SHARES[roles[name]] for name in waiting)
+        shares = {name: left / whole * SHARES[roles[name]] for name in waiting}
+        waiting = {name: share for name, share in shares.items() if found[name].numbers > share}
+        if len(waiting) == len(shares):
+            folded = {n: projection_of(shapes[n], columns, roles[n], each) for n, each in shares.items()}
+            return found | folded
+        left -= sum(found[name].numbers for name in shares.keys() - waiting.keys())
+    return found
 
 
 def projection_of(
@@ -335,38 +348,51 @@ def is_matrix(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 or is_stack(shape)
 
 
-def matrix_sketch(left: Tensor, right: Tensor, units: Units, count: int, projection: Projection) -> Tensor:
-    """Sketch by group, (count, numbers), of `sum_rows left^T right`.
+def products(sketches: Tensor, met: Tensor | None) -> Tensor:
+    """Sketches (..., numbers), or their products (..., K) with those that they meet, (K, numbers)."""
+    return sketches if met is None else sketches.to(met.dtype) @ met.T
+
+
+def by_group(parts: Tensor, groups: Tensor, count: int) -> Tensor:
+    """Sums by group, (count, numbers), of what units give, (U, numbers)."""
+    return parts.new_zeros((count, parts.shape[1])).index_add_(0, groups, parts)
+
+
+def matrix_sketch(
+    left: Tensor, right: Tensor, units: Units, count: int, projection: Projection, met: Tensor | None = None
+) -> Tensor:
+    """Sketch by group, (count, numbers), of `sum_rows left^T right`, or its products with `met`, (count, K).
 
     Parameters
     ----------
-    left, right : tensor (rows, O) or ids (rows,), and tensor (rows, I)
+    left, right : tensor (rows, O) or ids (rows,), and tensor (rows, r), or (rows, I) where there is no M
         Ids stand for rows of the unit matrix; -1 for a row of zeros.
     """
     exact = torch.promote_types(right.dtype, torch.float32)
-    right = (right if projection.matrix is None else right @ projection.matrix.to(right.dtype)).to(exact)
+    right = right.to(exact)
     if left.dim() == 1:
         right = right if projection.signs is None else right * projection.signs.to(exact)[left.clamp(min=0), None]
-        return _table(left, right, units, count, projection.rows or projection.outputs).mT.flatten(1)
-    return _core(right, left.to(exact), units, count, projection).flatten(1)
+        table = _table(left, right, units, count, projection.rows or projection.outputs)
+        return products(table.mT.flatten(1), met)
+    return _core(right, left.to(exact), units, count, projection, met)
 
 
-def _core(a: Tensor, b: Tensor, units: Units, count: int, projection: Projection) -> Tensor:
-    """`sum_rows a^T b` by group, (count, a's numbers, b's numbers or rows that they are folded to)."""
+def _core(a: Tensor, b: Tensor, units: Units, count: int, projection: Projection, met: Tensor | None) -> Tensor:
+    """`sum_rows a^T b` by group, a's numbers times b's or the rows that they are folded to, or products with `met`."""
     if units.slots is not None:
         a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (a, b))
     many, early = len(units.groups), count * a.shape[1] * b.shape[1] > ROOM  # too much to be held before it is folded
     b = projection.folded(b) if early else b
     a, b = (part.reshape(many, -1 if part.numel() else 0, part.shape[1]) for part in (a, b))
-    if units.apart:
-        core = torch.bmm(a.transpose(1, 2), b)
-    else:
-        core = a.new_zeros((count, a.shape[2], b.shape[2]))
-        step = max(1, ROOM // (a.shape[2] * b.shape[2]))
-        for first in range(0, many, step):
-            part = slice(first, first + step)
-            core.index_add_(0, units.groups[part], torch.bmm(a[part].transpose(1, 2), b[part]))
-    return core if early else projection.folded(core)
+    step = many if units.apart else max(1, ROOM // (a.shape[2] * b.shape[2]))
+    found: Tensor | None = None
+    for first in range(0, max(1, many), max(1, step)):
+        core = torch.bmm(a[first : first + step].transpose(1, 2), b[first : first + step])
+        more = products((core if early else projection.folded(core)).flatten(1), met)
+        more = more if units.apart else by_group(more, units.groups[first : first + step], count)
+        found = more if found is None else found.add_(more)
+    assert found is not None
+    return found
 
 
 def _table(ids: Tensor, b: Tensor, units: Units, count: int, rows: int) -> Tensor:

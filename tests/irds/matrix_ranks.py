@@ -22,7 +22,7 @@ from torch import Tensor, nn  # noqa: E402
 from torch.distributed.fsdp import fully_shard  # noqa: E402
 
 STEPS, LR, TOLERANCE = 4, 0.01, 1e-8
-FEW = 600  # numbers of a sketch: matrices are multiplied with M, and most of all is folded
+FEW = 250  # numbers of a sketch: matrices are multiplied with M, and most of all is folded
 Part = tuple[Tensor, Tensor, Tensor]
 
 

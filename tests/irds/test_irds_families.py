@@ -100,7 +100,7 @@ def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(
     name: str, experts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By exact products, and by sketches of few numbers, folded: those of naive gradients brought to the same sides."""
-    monkeypatch.setattr(sketches, "NUMBERS", 1000)
+    monkeypatch.setattr(sketches, "NUMBERS", 300)
     model, val = made(name, experts), validation_of(VAL)
     (g, h), (x, y, lang) = naive(model), given()
     for watches, engine in ((True, "exact"), (False, "exact"), (False, "sketch")):

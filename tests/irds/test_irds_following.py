@@ -94,7 +94,7 @@ def test_rates_of_halves_where_there_is_no_validation_set(val: Any) -> None:
 
 @pytest.mark.parametrize("engine", ["exact", "sketch"])
 def test_rates_and_clipping_are_read_from_the_optimiser(engine: Any, val: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sketches, "NUMBERS", 2000)
+    monkeypatch.setattr(sketches, "NUMBERS", 500)
     lrs = [0.3, 0.02, 0.9]
     model: Any = make_model().double()
     optimizer = sgd(model, lrs)

@@ -52,7 +52,7 @@ def test_rows_give_the_sketch_of_the_whole_gradient(
     each = groups.repeat_interleave(5)
     labels = Labels(each.view(6, 5) if by_token else groups, 4, 5)
     side = drawn((outputs, inputs), columns, most)
-    found = matrix_sketch(delta, x, labels.units(x.view(6, 5, -1)), 4, side)
+    found = matrix_sketch(delta, side.projected(x), labels.units(x.view(6, 5, -1)), 4, side)
     assert found.shape == (4, side.numbers)
     for group in range(4):
         whole = delta[each == group].T @ x[each == group]
@@ -67,7 +67,7 @@ def test_ids_stand_for_unit_vectors(columns: int, most: float) -> None:
     ids = torch.arange(30) % 21 - 1
     hot = torch.nn.functional.one_hot(ids.clamp(min=0), 20).double() * (ids >= 0)[:, None]
     side = drawn((20, 9), columns, most)
-    a, b = (matrix_sketch(e, x, Units(groups), 3, side) for e in (ids, hot))
+    a, b = (matrix_sketch(e, side.projected(x), Units(groups), 3, side) for e in (ids, hot))
     assert torch.allclose(a, b, atol=1e-12)
 
 
