@@ -27,6 +27,8 @@ CASES = [
     {"after": "en=.6,ja=.4", "trained": "500k"}, {"after": "en=1", "trained": "1M", "groups": "zh+ja<=.3"},
     {"after": "uniform", "trained": "1M", "objective": "worst"}, {"unit": "bpb", "groups": "zh+ja<=.3"},
     {"unit": "bpb", "weights": "normalized", "caps": "en=0"}, {"unit": "bpb", "weights": "en=1,zh=2"},
+    {"floors": 0.1}, {"fix": "ja=.2"}, {"objective": "worst", "weights": "en=2,de=1"}, {"min_tokens": "zh=400k"},
+    {"near": "uniform", "within": 0.1, "distance": "kl"}, {"available": SUPPLY, "max_epochs": 2, "caps": "en=.5"},
 ]  # fmt: skip
 SIZES = {"language": ["en", "de", "fr", "zh", "ja"], "bytes_per_token": [4.4, 4.1, 4.2, 3.1, 3.6]}
 
@@ -65,9 +67,11 @@ def assert_best(fit: sm.Fit, budget: tuple[float, float], keywords: dict, supply
     found = question.solve()
     assert found.relative_gap <= 1e-7
     assert question.within.violation(found.p) <= 1e-9
+    assert len(found.warnings) <= 3
     p = np.concatenate([found.p[None], rivals(question, found.p)])
     assert len(p) > 20
-    losses = fit.predict(p, *budget, **supply).losses
+    told = {name: (keywords | supply)[name] for name in {"available", "unit", "languages"} & (keywords | supply).keys()}
+    losses = fit.predict(p, *budget, **told).losses
     values = question.goal.of(losses) + [question.goal.penalty(one) for one in p]
     assert found.objective + found.penalty == pytest.approx(values[0], rel=1e-9, nan_ok=True)
     assert found.lower_bound <= np.nanmin(values) + 1e-9

@@ -214,10 +214,3 @@ def test_a_fault_of_ones_own_file_has_its_line(run: Run, text: str, line: int) -
     error = run("fit example/runs.csv --law bad.py:Mean --json").document["error"]
     assert error["location"]["file"].endswith("bad.py")
     assert error["location"]["line"] == line
-
-
-def test_figures_hold_their_numbers(run: Run) -> None:
-    found = run("plot transfer sv.csv --json -q").document
-    assert set(found) >= {"figure", "caption", "numbers"}
-    assert run("plot transfer sv.csv -o sv.svg --force").code == 0
-    assert Path("sv.svg").read_text().lstrip().startswith("<?xml")
