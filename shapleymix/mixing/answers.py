@@ -101,15 +101,17 @@ class Answer(Tabular, Record):
         return {name: one for name, one in zip(self.sources, self.available.tolist(), strict=True) if one == one}
 
     def rest_of(self, p: FloatArray) -> FloatArray:
-        """Of a mixture (M,) of the whole run the ratios (M,) of what is still to be read, `D - read.sum()` tokens."""
-        left = np.maximum(p * self.D - self.read, 0.0)
-        return left / left.sum() if self.read.any() else p
+        """Ratios (..., M) of the whole run, or ends of their intervals, as ratios of the tokens still to be read."""
+        return np.maximum(p * self.D - self.read, 0.0) / (self.D - self.read.sum()) if self.read.any() else p
 
     def ratios_of(self, p: FloatArray) -> dict[str, list[float]]:
-        """Columns of mixtures (R, M) of the whole run, and of a begun one what is still to be read."""
-        parts = {"p": p, "rest": np.array([self.rest_of(one) for one in p])} if self.read.any() else {"p": p}
+        """Columns of mixtures (R, M), and the sums of parents: of a begun run the rest first, then of the whole."""
+        parts = ({"rest": self.rest_of(p)} if self.read.any() else {}) | {"p": p}
         named = ((part, name, i) for part in parts for i, name in enumerate(self.sources))
-        return {f"{part}_{name}": parts[part][:, i].tolist() for part, name, i in named}
+        found = {f"{part}_{name}": parts[part][:, i].tolist() for part, name, i in named}
+        inside = {name: np.isin(self.sources, members) for name, members in self.families.items()}
+        summed = ((part, name, one) for part in parts for name, one in inside.items() if 1 < one.sum() < len(one))
+        return found | {f"sum_{part}_{name}": parts[part][:, one].sum(axis=1).tolist() for part, name, one in summed}
 
     def remaining(self, p: FloatArray) -> dict[str, Any]:
         """What a trainer has still to read of a mixture (M,): ratios by name, what is left of D, and what it `read`.
@@ -288,8 +290,8 @@ class Mixture(Answer):
     D_high: float = np.nan
 
     def columns(self) -> Columns:
-        """One row per source."""
-        names = ("p", "p_low", "p_high", *(("rest",) if self.read.any() else ()))
+        """One row per source, and none of sums, so that the ratios sum to 1."""
+        names = (*(("rest",) if self.read.any() else ()), "p", "p_low", "p_high")
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in names}
 
     def headline(self) -> str:

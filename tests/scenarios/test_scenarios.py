@@ -211,6 +211,8 @@ def test_the_rest_of_a_run_already_begun(home: Path) -> None:
     assert written["D"] == pytest.approx(2e6)
     zh = found["sources"].index("zh")
     assert written["tokens"]["zh"] == pytest.approx(4e6 * whole[zh] - read[zh])
+    drawn = answer("plot", "mixture", "rest.json", folder=home)["numbers"]
+    assert dict(zip(drawn["source"], drawn["rest"], strict=True)) == pytest.approx(written["mixture"])
 
 
 def test_parts_of_languages_are_groups_that_move_as_one(home: Path, fixtures: Path) -> None:
