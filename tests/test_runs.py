@@ -79,18 +79,6 @@ def _gaps(columns):
     ]
 
 
-def test_the_fixtures(fixtures):
-    game = read_runs(fixtures / "multilingual5_coalitions.csv")
-    assert (len(game), len(game.sources), len(game.targets)) == (32, 5, 5)
-    assert game.trained.sum() == 31
-    assert game.mixture_keys[0] == (0,) * 5
-    assert game.mixture_keys[-1] == (2000,) * 5
-    runs = read_runs(fixtures / "multilingual5_runs.csv")
-    assert (len(runs), runs.notices, game.notices) == (76, (), ())
-    assert len(set(runs.mixture_keys)) == 40
-    assert runs.lines[[0, -1]].tolist() == [2, 77]
-
-
 def test_every_published_log_is_read(shared_data):
     shapes = {}
     for path in sorted(shared_data.glob("*.csv")):
