@@ -94,6 +94,15 @@ def proposed(table: Table, how: ColumnMap, given: Collection[str] = ()) -> Propo
     return Proposal(table.origin, first, entries, taken, tuple(missing), table.notices)
 
 
+def unit_said(names: Iterable[str], usual: str) -> str:
+    """The one unit that names of losses speak of, `usual` where a name speaks of none; empty where they differ."""
+    said: set[str] = set()
+    for name in names:
+        words = {_LOSS[word] for word in _words(name) & {*_LOSS}}
+        said |= words - {"nats"} or words or {usual}
+    return said.pop() if len(said) == 1 else ""
+
+
 def counts_steps(column: str) -> bool:
     """Whether a column counts steps of training, by its name or by what stands after its last slash or point."""
     return _plain(re.split(r"[./:]", column)[-1]) in _STEPS
@@ -173,7 +182,7 @@ def _templates(column: str) -> Iterable[tuple[str, str]]:
 def _units(table: Table, read: Mapping[str, str], how: ColumnMap, odd: Collection[str]) -> dict[str, object]:
     """The unit that the name of losses speaks of, and that of ratios by their sums."""
     units: dict[str, object] = {}
-    unit = next((_LOSS[word] for word in _words(read.get("loss", "")) & {*_LOSS} if _LOSS[word] != "nats"), "nats")
+    unit = unit_said([read.get("loss", "")], "nats")
     if unit != "nats" and not how.unit:
         units = {"unit": unit, **({"bytes_per_token": "..."} if unit == "bpb" else {})}
     elif table.kind == OLMIX and not how.unit:

@@ -23,8 +23,8 @@ from shapleymix_io.table import HIDDEN, Swarm, Table
 ROUNDED = 5e-3
 """How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
 TEXTS = ("run", "seed", "split", "tokenizer")
-_OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb --map bytes_per_token=4.2"}
-"""What olmix's files do not say of runs, as one would type it."""
+_OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb"}
+"""What olmix's files may not say of runs, as one would type it."""
 Sources = Source | Sequence[Source]
 
 
@@ -45,7 +45,7 @@ class Imported:
     files : tuple of Origin
         The files that were read, with their hashes.
     swarm : Swarm, optional
-        What a configuration beside the runs says; its pull is in nats.
+        What a configuration beside the runs says.
     """
 
     frame: pl.DataFrame
@@ -112,8 +112,9 @@ def with_usual(table: Table, how: ColumnMap) -> ColumnMap:
     usual: dict[str, One] = {"run": "run", **readers.USUAL[table.kind]}
     if "D" in table.columns or usual.get("D") not in table.columns:
         usual.pop("D", None)
-    if table.swarm and table.swarm.D == table.swarm.D:
-        usual["D"] = table.swarm.D
+    if swarm := table.swarm:
+        usual |= {key: f"{size:.0f}" for key, size in (("N", swarm.N), ("D", swarm.D)) if size == size}
+        how = replace(how, unit=how.unit or swarm.unit)
     if "loss" in usual and not matches(str(usual["loss"]), table.columns):
         usual["loss"] = readers.ONE_LOSS.get(table.kind, "loss")
     return replace(how, columns={**usual, **how.columns})
@@ -287,7 +288,7 @@ class _Columns:
             hint = f"list the columns with --show, and map them: {pairs}; or join a table that has it (--join)"
             if self.table.kind == readers.OLMIX:
                 pairs = " ".join(f"--map {_OLMIX_LACKS.get(key, f'{key}=...')}" for key in lacking)
-                hint = f"olmix's files do not say it; with the numbers of your runs, add {pairs}"
+                hint = f"name the YAML of olmix launch too, or with the numbers of your runs add {pairs}"
             self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=hint)
 
     def _ratios(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
@@ -316,7 +317,8 @@ class _Columns:
             nats[name] = values.log() if unit == "perplexity" else values * factor
         ends = [one for values in found.values() for one in (values.min(), values.max()) if isinstance(one, float)]
         if unit != "nats" and ends:
-            self.notices.append(f"losses were read as {unit}, {min(ends):.4g} to {max(ends):.4g}, and are nats now")
+            now = "nats a byte" if unit == "bpb" and known is None else "nats"
+            self.notices.append(f"losses were read as {unit}, {min(ends):.4g} to {max(ends):.4g}, and are {now} now")
         return nats
 
     def _bytes(self, target: str) -> float:

@@ -180,7 +180,7 @@ OWN = {"loss": {"en": "l_en"}}
         ({"run": ["a"]}, UsageError, "list"),
         ({"languages": "en"}, UsageError, "languages"),
         ({"unit": "bytes"}, UsageError, "perplexity"),
-        ({"unit": "bpb", **OWN}, UsageError, "bytes_per_token"),
+        ({"bytes_per_token": 4, **OWN}, UsageError, "bpb"),
         ({"unit": "bpb", "bytes_per_token": {"de": 4}, **OWN}, UsageError, "en"),
         ({"run": "Name", **OWN}, DataError, "Name"),
         ({"loss": "m_{lang}"}, DataError, "m_{lang}"),
