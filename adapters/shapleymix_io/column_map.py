@@ -21,9 +21,11 @@ from shapleymix.tables.words import parse_size
 from shapleymix_io.table import flat
 
 LANG = "{lang}"
-SINGLE = ("run", "N", "D", "weight", "split", "seed", "tokenizer", *RECIPE)
+PHASES = {f"p{n}": f"D{n}" for n in range(1, 10)}
+"""Keys of the ratios of runs in phases, and of their tokens."""
+SINGLE = ("run", "N", "D", *PHASES.values(), "weight", "split", "seed", "tokenizer", *RECIPE.values())
 """Keys of one column."""
-PREFIXES = {"p": "p_", "unique": "tokens_unique_", "tokens": "tokens_", "loss": "loss_"}
+PREFIXES = {key: f"{key}_" for key in ("p", *PHASES, "tokens", "loss")} | {"unique": "tokens_unique_"}
 """Keys of a column for each language, and what its name in a run log begins with."""
 LONG = ("language", "name", "value")
 """Keys of a long table: the language of a row, or the name and the value of a number."""

@@ -45,9 +45,9 @@ def import_(out: Output, sources: list[str], map: list[str], join: list[str], sh
     mlruns, a server) or wandb:ENTITY/PROJECT.
 
     --map says which column is what: run=Name, 'loss=eval/loss/{lang}', p.en=w_en, N=97.6k, 'D=_step*512k'. {lang}
-    stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique, weight, split, seed, tokenizer,
-    learning_rate, batch_tokens; language, or name and value, of a table with a row a language or number; languages
-    (other names for them); ignore; unit (nats, bits, perplexity, bpb, which are nats a byte
+    stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique; p1 and D1, ..., of phases;
+    weight, split, seed, tokenizer, learning_rate, batch; language, or name and value, of a table with a row a language
+    or number; languages (other names for them); ignore; unit (nats, bits, perplexity, bpb, which are nats a byte
     without bytes_per_token); ratio_unit (fraction, percent, weights).
     """
     from shapleymix_io.column_map import ColumnMap

@@ -111,8 +111,7 @@ def test_what_a_tool_wrote_is_shown(source: str, run: Run) -> None:
 def test_what_is_asked_wrongly(call: str, code: int, told: str, run: Run) -> None:
     failed = run(call)
     assert (failed.code, told in failed.err) == (code, True)
-    error = run(f"{call} --json").document["error"]
-    assert error["message"]
+    assert run(f"{call} --json").document["error"]["message"]
 
 
 def test_an_import_that_is_interrupted_ends_quietly(tmp_path: Path) -> None:
