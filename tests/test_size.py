@@ -28,7 +28,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 709,
     "cli/shapleymix_cli": 1_682,
     "cli/shapleymix_view": 995,
-    "tests": 15_996,
+    "tests": 15_995,
 }
 MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_330, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

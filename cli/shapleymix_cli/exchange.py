@@ -41,7 +41,7 @@ def import_(out: Output, sources: list[str], map: list[str], join: list[str], sh
     """Read the runs that other tools keep, and write them as a run log.
 
     SOURCE is a table (CSV, Parquet, JSON), the trainer_state.json of Hugging Face, a log of Megatron, a folder of
-    TensorBoard events, a swarm of olmix (its folder, or the YAML of its fit), an MLflow store (sqlite:///mlflow.db,
+    TensorBoard events, a swarm of olmix (its folder, or its YAMLs), an MLflow store (sqlite:///mlflow.db,
     mlruns, a server) or wandb:ENTITY/PROJECT.
 
     --map says which column is what: run=Name, 'loss=eval/loss/{lang}', p.en=w_en, N=97.6k, 'D=_step*512k'. {lang}

@@ -151,9 +151,8 @@ def test_a_broken_table_is_told_with_its_line(text: str, line: int, tmp_path: Pa
 
 def test_rows_without_a_loss_are_left_out_and_counted(tmp_path: Path) -> None:
     """A run that crashed before its first loss, and one whose loss is no number."""
-    (tmp_path / "t.csv").write_text(
-        "Name,State,params,tokens,w_en,l/en\na,finished,1M,1B,1,2\nb,crashed,1M,1B,1,\nc,failed,,,1,NaN\nd,killed,1M,1B,1,3\n"
-    )
+    rows = "a,finished,1M,1B,1,2\nb,crashed,1M,1B,1,\nc,failed,,,1,NaN\nd,killed,1M,1B,1,3\n"
+    (tmp_path / "t.csv").write_text(f"Name,State,params,tokens,w_en,l/en\n{rows}")
     map = {"run": "Name", "N": "params", "D": "tokens", "p": "w_{lang}", "loss": "l/{lang}"}
     found = imported([tmp_path / "t.csv"], ColumnMap.of(map))
     assert found.frame["run"].to_list() == ["a", "d"]
@@ -205,10 +204,8 @@ def test_what_is_asked_wrongly(map: Any, kind: type[ShapleyMixError], told: str)
 
 
 def test_a_language_that_is_called_as_an_average_is_one_where_the_map_says_so() -> None:
-    found = read(TABLE, {"loss": "l_{lang}", "languages": {"avg": "avg"}})
-    assert {"loss_en", "loss_avg"} <= set(found.columns)
-    single = read(TABLE.select("run", "N", "D", "p_en", loss="l_en"))
-    assert "loss_all" in single.columns
+    assert {"loss_en", "loss_avg"} <= {*read(TABLE, {"loss": "l_{lang}", "languages": {"avg": "avg"}}).columns}
+    assert "loss_all" in read(TABLE.select("run", "N", "D", "p_en", loss="l_en")).columns
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,7 @@ def test_files_of_one_run_are_told_apart_by_their_folders(tmp_path: Path) -> Non
         (tmp_path / name / "out").mkdir(parents=True)
         shutil.copy(STATE, tmp_path / name / "out")
     files = [tmp_path / name / "out/trainer_state.json" for name in ("a", "b")]
-    log = log_of(files, ["N=1M", "p.en=0.5", "p.de=0.5"])
-    assert list(log.runs) == ["a/out", "a/out", "b/out", "b/out"]
+    assert log_of(files, ["N=1M", "p.en=0.5", "p.de=0.5"]).runs == ("a/out", "a/out", "b/out", "b/out")
 
 
 def test_a_log_of_megatron() -> None:
@@ -77,8 +76,7 @@ def test_folders_of_tensorboard_events(folder: str) -> None:
     assert set(log.runs) <= {"mix-01", "mix-02"}
     assert set(log.targets) >= {"en", "de"}
     if folder == "tensorboard":
-        assert log.D.tolist() == [1e6, 2e6, 1e6, 2e6]
-        assert log.loss[:, 0].tolist() == [3.25, 3.0, 3.0, 2.75]
+        assert (log.D.tolist(), log.loss[:, 0].tolist()) == ([1e6, 2e6, 1e6, 2e6], [3.25, 3.0, 3.0, 2.75])
         assert any("4 of 8 rows" in notice for notice in found.notices)
         single = log_of(GOLDEN / "tensorboard/mix-02", "loss=eval/loss/{lang}", join=DESIGN)
         assert set(single.runs) == {"mix-02"}
@@ -88,8 +86,7 @@ def test_a_csv_that_mlflow_wrote() -> None:
     map = {"run": "tags.mlflow.runName", "D": "metrics.tokens", "loss": "metrics.val/loss_{lang}"}
     log = log_of(GOLDEN / "mlflow_experiments.csv", {**map, "N": "params.n_params", "p": "params.w_{lang}"})
     log = log.aligned(("en", "de"), ("en", "de"))
-    assert log.runs == ("mix-02", "mix-01")
-    assert log.p.tolist() == [[0.25, 0.75], [0.5, 0.5]]
+    assert (log.runs, log.p.tolist()) == (("mix-02", "mix-01"), [[0.25, 0.75], [0.5, 0.5]])
     assert log.loss.tolist() == [[3.75, 2.5], [3.5, 3.25]]
 
 
@@ -101,11 +98,8 @@ def test_ratios_and_metrics_of_olmix(tmp_path: Path) -> None:
     assert (log.sources, log.targets) == (("dclm/art", "wiki"), ("arc_bpb", "mmlu_bpb"))
     assert (log.runs, log.p.tolist()) == (("b", "a"), [[1, 0], [0.25, 0.75]])
     assert log.loss[0].tolist() == [1.25 * LN2, LN2], "nats a byte, since the names say bits a byte"
-    by_flags = log_of(
-        tmp_path / "metrics.csv",
-        ["N=30M", "D=3B", "loss={lang}_bpb", "p.art=dclm:art", "p.wiki=wiki", "ignore=name,index"],
-        join=tmp_path / "ratios.csv",
-    )
+    map = ["N=30M", "D=3B", "loss={lang}_bpb", "p.art=dclm:art", "p.wiki=wiki", "ignore=name,index"]
+    by_flags = log_of(tmp_path / "metrics.csv", map, join=tmp_path / "ratios.csv")
     assert (by_flags.sources, by_flags.targets) == (("art", "wiki"), ("arc", "mmlu"))
     (tmp_path / "metrics.csv").write_text("run_id,m\nb,1.25\na,x\n")
     with pytest.raises(DataError, match=r"metrics\.csv:3"):
@@ -180,8 +174,7 @@ def test_runs_of_wandb_by_its_api(monkeypatch: pytest.MonkeyPatch) -> None:
     found = imported(["wandb:team/mixtures"], ColumnMap.of(map))
     log = sm.read_runs(found.frame, losses="optional")
     assert (log.runs, log.D.tolist()) == (("mix-01", "mix-02"), [1e6, 1e6])
-    assert log.loss.tolist() == [[4.5, 4.25]] * 2
-    assert log.p.tolist() == [[0.5, 0.5], [0.25, 0.75]]
+    assert (log.loss.tolist(), log.p.tolist()) == ([[4.5, 4.25]] * 2, [[0.5, 0.5], [0.25, 0.75]])
     with pytest.raises(DataError, match="division by zero"):
         read("wandb:team/other", map)
     with pytest.raises(UsageError, match="ENTITY/PROJECT"):
@@ -202,9 +195,8 @@ class FakeClient:
     def search_runs(self, experiments: list[str], max_results: int) -> list[Any]:
         found = []
         for name in "ab" if experiments == ["0"] else ():
-            data = SimpleNamespace(
-                params={"n": "1000000", "w_en": "1"}, metrics={"tokens": 0, "val/en": 0}, tags={"mlflow.user": "ana"}
-            )
+            params, metrics = {"n": "1000000", "w_en": "1"}, {"tokens": 0, "val/en": 0}
+            data = SimpleNamespace(params=params, metrics=metrics, tags={"mlflow.user": "ana"})
             info = SimpleNamespace(run_id=f"id-{name}", run_name=name)
             found.append(SimpleNamespace(info=info, data=data))
         return found
