@@ -23,14 +23,14 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/fitting": 3_464,
     "shapleymix/mixing": 2_401,
     "shapleymix/planning": 430,
-    "adapters/shapleymix_io": 1_502,
+    "adapters/shapleymix_io": 1_504,
     "adapters/shapleymix_irds": 4_237,
     "adapters/shapleymix_sweep": 709,
     "cli/shapleymix_cli": 1_682,
     "cli/shapleymix_view": 995,
-    "tests": 15_995,
+    "tests": 15_996,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_330, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_332, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -29,8 +30,8 @@ IDS = ("run", "run_id")
 """Names under which a joined table may hold the ids of runs."""
 _ID = f"{HIDDEN}id"
 _HOLDS = "a folder may hold TensorBoard events, MLflow's runs, or the ratios.csv and metrics.csv of olmix"
-_YAML, _META = (".yaml", ".yml"), "meta.json"
-"""How olmix's configurations end, and what a published swarm has in place of one."""
+_YAML, _JSON = (".yaml", ".yml"), r"(meta|metadata|\d{8}_\d{6}-\w+)\.json"
+"""How olmix's configurations end, and what a published swarm has in place of one, and `olmix launch` leaves."""
 _TOKENS_PER_PARAMETER, _ROUNDED = 20.0, 1.1
 """olmix trains a proxy on so many tokens for each parameter, times `chinchilla_multiple`; and by what factor sizes of
 one swarm may differ, since names of models round them."""
@@ -95,7 +96,8 @@ def _folder(folder: Path, beside: Sequence[Config]) -> Table:
     ratios, metrics, place = folder / "ratios.csv", folder / "metrics.csv", Location(os.fspath(folder))
     if not (ratios.is_file() and metrics.is_file()):
         raise DataError("is a folder that holds no runs", location=place, hint=_HOLDS)
-    known = [_config(path) for path in sorted(folder.iterdir()) if path.suffix in _YAML or path.name == _META]
+    paths = [one for one in sorted(folder.iterdir()) if one.suffix in _YAML or re.fullmatch(_JSON, one.name)]
+    known = [_config(path) for path in paths]
     fits = [one for one in known if "ratios" in _part(one[0], "swarm")]
     found = fits or [one for one in known if "priors" in one[0]]
     if len(found) > 1:
@@ -105,14 +107,14 @@ def _folder(folder: Path, beside: Sequence[Config]) -> Table:
 
 
 def _config(path: Path) -> Config:
-    """What a file of olmix says; a `meta.json`, which is YAML too, is its priors alone."""
+    """What a file of olmix says; a `meta.json` is its priors alone, and what a launch leaves holds its settings."""
     data, origin = read_once(path)
     try:
-        found = yaml.safe_load(data)
-    except yaml.YAMLError as error:
-        raise DataError(f"is not valid YAML: {error}", location=Location(origin.file)) from error
+        found = yaml.safe_load(data) if path.suffix in _YAML else json.loads(data)
+    except (yaml.YAMLError, ValueError) as error:
+        raise DataError(f"is not valid YAML or JSON: {error}", location=Location(origin.file)) from error
     found = found if isinstance(found, dict) else {}
-    return ({"priors": found} if "token_counts" in found else found), origin
+    return ({"priors": found} if "token_counts" in found else found | _part(found, "config")), origin
 
 
 def _swarm(config: Mapping[str, Any], configs: Sequence[Config], ratios: Path, metrics: Path) -> Table:

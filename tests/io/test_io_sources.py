@@ -137,13 +137,14 @@ def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.Monkey
     config["filtering"]["obj_weights"] = {"squad:rc::gen2mc": 2}
     (tmp_path / "generate.yaml").write_text("swarm: {seed: 1, variants: 4}\n")
     (tmp_path / "a.yml").write_text(yaml.safe_dump(config))
-    (other := tmp_path.with_suffix(".yaml")).write_text("proxy_model_id: olmo3_190m")
-    own = imported([tmp_path, other], ColumnMap.of(None))
+    launched = '{"config": {"training": {"proxy_model_id": "olmo3_190m"}}, "experiments": []}'
+    (tmp_path / "20260204_143025-f4d79447.json").write_text(launched)
+    own = imported([tmp_path], ColumnMap.of(None))
     assert (own.swarm.tokens, own.swarm.options["--fix"]) == ({"dclm/health": 7, "wiki": 0.5}, "dclm/art=0.1")
     assert own.swarm.options["--weights"] == "squad:rc::gen2mc=2", "a metric's name stays as it is"
     assert (own.frame["N"][0], own.frame["D"][0], "loss_squad:rc::gen2mc" in own.frame.columns) == (190e6, 4e9, True)
     with pytest.raises(DataError, match=r"N = 190M .*launch\.yaml"):
-        read([tmp_path, other, "launch.yaml"])
+        read([tmp_path, "launch.yaml"])
     shutil.copy(tmp_path / "a.yml", tmp_path / "b.yaml")
     with pytest.raises(DataError, match=r"a\.yml"):
         read(tmp_path, OWN)
