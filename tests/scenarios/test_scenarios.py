@@ -303,9 +303,8 @@ def test_the_page(home: Path) -> None:
 
 
 def test_from_a_swarm_of_olmix_to_a_blend(home: Path) -> None:
-    sizes = [word for text in ("N=30M", "D=3B", "unit=bpb", "bytes_per_token=4.2") for word in ("--map", text)]
     typed("example", folder=home)
-    typed("import", "example/olmix", *sizes, "-o", "swarm.csv", folder=home)
+    typed("import", "example/olmix", "-o", "swarm.csv", folder=home)
     typed("fit", "swarm.csv", "--bootstrap", "0", "-o", "swarm.json", folder=home)
     asked = ("-N", "30M", "-D", "6T", "--max-epochs", "4", "--languages", "swarm.languages.csv", "--unit", "bpb")
     found = answer("optimize", "swarm.json", *asked, "-o", "topics.json", folder=home)
