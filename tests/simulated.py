@@ -96,7 +96,9 @@ def with_loss(log: RunLog, loss: FloatArray, targets: tuple[str, ...] | None = N
 
 def same_rows(one: RunLog, other: RunLog) -> bool:
     """Whether two logs hold the same, to the last bit."""
-    arrays = ((getattr(one, name), getattr(other, name)) for name in ("N", "D", "p", "loss", "weight", "schedule"))
+    arrays = (
+        (getattr(one, name), getattr(other, name)) for name in ("N", "D", "p", "loss", "weight", "schedule", "unique")
+    )
     texts = ((getattr(one, name), getattr(other, name)) for name in ("runs", "sources", "targets", "split", "seed"))
     same = (a is b if a is None or b is None else np.array_equal(a, b, equal_nan=True) for a, b in arrays)
     return all(same) and all(a == b for a, b in texts)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from cli_tools import Run, every_command, runner
 
@@ -154,6 +155,20 @@ def test_scores_are_predicted_and_shown_as_scores(run: Run) -> None:
     assert f"{1 - found['entries'][0]['objective']:.4f}" in text
 
 
+def test_tables_name_units_and_have_ratios_of_bytes(run: Run) -> None:
+    Path("sizes.csv").write_text("language,bytes_per_token\nen,4\nde,5\nfr,4\nzh,3\nja,3\n")
+    begun, mixtures = f"optimize fit.json {BUDGET}", f"predict fit.json --mixture uniform {BUDGET}"
+
+    def table(line: str) -> pl.DataFrame:
+        assert run(f"{line} --unit bpb --languages sizes.csv -o table.csv --force").code == 0
+        return pl.read_csv("table.csv")
+
+    mixture, grid, compared = table(begun), table(f"{begun},1M"), table(f"{mixtures} --mixture en=1")
+    np.testing.assert_allclose([mixture["p_bytes"].sum(), *grid.select("^p_bytes_.*$").sum_horizontal()], 1)
+    told = [table(line)["unit"] for line in (f"{begun} --frontier zh:rest --points 3", mixtures)]
+    assert {*pl.concat([*told, grid["objective_unit"], compared["objective_unit"]])} == {"bits a byte"}
+
+
 def test_a_point_of_a_curve_is_exported(run: Run) -> None:
     assert run(f"optimize fit.json {BUDGET} --frontier zh+ja:rest --points 3 -o curve.json --force").code == 0
     assert run("export curve.json --format json --json").code == 2
@@ -214,10 +229,3 @@ def test_a_fault_of_ones_own_file_has_its_line(run: Run, text: str, line: int) -
     error = run("fit example/runs.csv --law bad.py:Mean --json").document["error"]
     assert error["location"]["file"].endswith("bad.py")
     assert error["location"]["line"] == line
-
-
-def test_figures_hold_their_numbers(run: Run) -> None:
-    found = run("plot transfer sv.csv --json -q").document
-    assert set(found) >= {"figure", "caption", "numbers"}
-    assert run("plot transfer sv.csv -o sv.svg --force").code == 0
-    assert Path("sv.svg").read_text().lstrip().startswith("<?xml")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import norm
-from simulated import inputs, log_of, mixtures, simulate, true_law, with_loss
+from simulated import SIZES, inputs, log_of, mixtures, simulate, true_law, with_loss
 
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.fitting.comparison import Comparison, compare
@@ -111,15 +111,6 @@ def _sorted_like(log: RunLog, answer: FloatArray) -> FloatArray:
     return answer[order]
 
 
-def test_the_order_of_rows_changes_nothing(noisy, monkeypatch):
-    monkeypatch.setattr("shapleymix.fitting.estimation.CHUNK_BYTES", 3e4)
-    given, log = noisy
-    laws = ["shapley", "learned-base"]
-    first = compare(log, laws, given.transfer, folds=3, starts=2)
-    turned = compare(log.select(np.arange(40)[::-1]), laws, given.transfer, folds=3, starts=2)
-    assert first.to_document() == turned.to_document()
-
-
 def test_a_black_box_of_ones_own_takes_part(noisy):
     given, log = noisy
     threes = oracle(np.full((len(log), 4), 3.0))
@@ -167,28 +158,19 @@ def test_a_partly_defined_law_is_scored_where_all_are_and_its_coverage_told():
     assert table.rows == 40
 
 
-def test_leaving_the_largest_size_out(noisy):
-    given, log = noisy
+@pytest.mark.parametrize(("sizes", "held"), [(SIZES, {"alpha"}), ((1e8, 5e8), {"A", "alpha"})])
+def test_leaving_the_largest_size_out(sizes, held):
+    """Of two sizes one is left: the size term must be dropped there, not fitted to noise."""
+    _, given, log = log_of("shapley", rows=40, noise=1e-3, sizes=sizes)
     table = compare(log, ["shapley"], given.transfer, leave_largest_N=True, delta=np.inf, **FAST)
     aside = np.isclose(log.N, log.N.max())
     found = fit(log.select(~aside), "shapley", given.transfer, bootstrap=0, folds=0, delta=np.inf, **FAST)
+    assert set(found.held) == held
     predicted = found.law(log.p[aside], log.N[aside], log.D[aside])
     error = np.abs(predicted - log.loss[aside]).sum(axis=0) / log.loss[aside].sum(axis=0)
     np.testing.assert_allclose(table.entries[0].scores.PE, error, rtol=1e-5)
     assert table.rows == aside.sum()
     assert table.design == "largest size left out (N = 5e+08)"
-
-
-def test_what_the_fitted_rows_cannot_tell_is_held_in_a_fold():
-    """With two sizes, leaving the larger out leaves one: the size term must be dropped there, not fitted to noise."""
-    _, given, log = log_of("shapley", rows=40, noise=1e-3, sizes=(1e8, 4e8))
-    table = compare(log, ["shapley"], given.transfer, leave_largest_N=True, delta=np.inf, **FAST)
-    small = np.isclose(log.N, 1e8)
-    found = fit(log.select(small), "shapley", given.transfer, bootstrap=0, folds=0, delta=np.inf, **FAST)
-    assert set(found.held) == {"A", "alpha"}
-    predicted = found.law(log.p[~small], log.N[~small], log.D[~small])
-    error = np.abs(predicted - log.loss[~small]).sum(axis=0) / log.loss[~small].sum(axis=0)
-    np.testing.assert_allclose(table.entries[0].scores.PE, error, rtol=1e-4)
 
 
 def test_a_split_column_holds_rows_out(noisy):

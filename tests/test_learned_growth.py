@@ -99,14 +99,6 @@ def test_growth_tells_mixtures_apart_and_leaves_the_level_to_the_core():
     assert larger > spread
 
 
-def test_units_change_nothing():
-    law, (N, D) = law_of(4), budgets(12)
-    p = np.random.default_rng(0).dirichlet(np.ones(M), 12)
-    plain = law.rescaled(1e6, 1e8)
-    np.testing.assert_allclose(plain(p, N, D), law(p, N / 1e6, D / 1e8), rtol=1e-12)
-    np.testing.assert_array_equal(plain.u, law.u)
-
-
 def gained(law: LearnedBase, N: FloatArray, D: FloatArray) -> FloatArray:
     """What own data have come to help by, (2, K), from the least budget to the largest N, and from there in D.
 

@@ -60,6 +60,7 @@ def test_so_do_a_new_part_and_the_regime_without_a_language(slashed: sm.Fit, par
         losses = [fit.predict([0.1, 0.1, 0.2, 0, 0, 0, 0.6], *BUDGET).losses for fit in known]
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)
     curves = [sm.frontier(fit, *BUDGET, "en:rest", points=3) for fit in (slashed, parented)]
+    np.testing.assert_allclose(curves[1].columns()["sum_p_en"], [one.p[:2].sum() for one in curves[0].entries])
     np.testing.assert_allclose([e.p for e in curves[1].entries], [e.p for e in curves[0].entries], atol=1e-9)
 
 

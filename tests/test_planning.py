@@ -88,7 +88,7 @@ def test_a_plan_is_a_run_log_without_losses(log: sm.RunLog, tmp_path: Path) -> N
     plan.save(tmp_path / "plan.json")
     assert sm.Design.load(tmp_path / "plan.json") == plan
     again = sm.read_runs(
-        {name: column for name, column in plan.columns().items() if name != "batch"}, losses="optional"
+        {name: column for name, column in plan.columns().items() if name != "planned_batch"}, losses="optional"
     )
     np.testing.assert_allclose(again.p, plan.p, atol=1e-12)
 

@@ -22,6 +22,8 @@ from shapleymix.tables.languages import Languages
 
 FIT = KnownFit()
 BUDGET = ("1B", "100B")
+IN_BITS = {"unit": "bpb", "languages": {"language": SOURCES, "bytes_per_token": [4.4, 5.0, 3.1, 2.5]}}
+CROSSED = pytest.mark.parametrize("asked", [{}, IN_BITS, {"after": "uniform", "trained": "20B"}], ids=str)
 
 
 def least(question, draws: int = 4000) -> float:
@@ -31,33 +33,13 @@ def least(question, draws: int = 4000) -> float:
     return min((question.goal.total(one) for one in inside), default=np.inf)
 
 
-@pytest.mark.parametrize(
-    "keywords",
-    [
-        {}, {"caps": "en=.3"}, {"floors": 0.1}, {"fix": "code=.2"}, {"groups": "en+code<=.4"}, {"objective": "worst"},
-        {"objective": "worst", "weights": "en=2,de=1"}, {"weights": "normalized"}, {"weights": "fi=3"},
-        {"available": TOKENS}, {"available": TOKENS, "max_epochs": 8}, {"min_tokens": "code=20B"},
-        {"anchor": "uniform", "kl": 0.2}, {"near": "uniform", "within": 0.3},
-        {"near": "uniform", "within": 0.1, "distance": "kl"}, {"constraints": [lambda p: p[0] == 2 * p[2]]},
-        {"constraints": [lambda p: [p[0] <= 0.5 * p[1] + 0.1, p[3] >= 0.1]]},
-    ],
-)  # fmt: skip
-def test_no_random_mixture_within_the_bounds_is_better(keywords):
-    question = problem(FIT, *BUDGET, **keywords)
-    found = question.solve()
-    assert found.relative_gap <= 1e-8
-    assert question.within.violation(found.p) <= 1e-9
-    assert found.objective + found.penalty <= min(least(question), second(question.goal, 1)) + 1e-8
-    shown = question.goal.of(FIT.predict(found.p[None], 1e9, 1e11))[0]
-    assert found.objective == pytest.approx(shown, rel=1e-12)
-    assert len(found.warnings) <= 3
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_affine_constraints_of_ones_own_are_rows(seed):
     rng = np.random.default_rng(seed)
     a, b = rng.permutation(4)[:2]
-    found = mixture(constraints=[lambda p: p[int(a)] == 2 * p[int(b)], lambda p: cp.sum(p[:2]) <= 0.7])
+    question = problem(FIT, *BUDGET, constraints=[lambda p: p[int(a)] == 2 * p[int(b)], lambda p: cp.sum(p[:2]) <= 0.7])
+    found = question.solve()
+    assert found.objective <= second(question.goal, 1) + 1e-8
     assert found.p[a] == pytest.approx(2 * found.p[b], abs=1e-9)
     assert found.relative_gap <= 1e-10
 
@@ -292,11 +274,12 @@ def test_the_verdict_is_of_all_compared_mixtures():
 @pytest.mark.parametrize(
     ("keyword", "bound", "worse"), [("caps", "en<=.2", -1), ("floors", "code>=.2", 1), ("groups", "fi+de<=.4", -1)]
 )
-def test_a_slope_is_that_of_the_objective_and_what_is_saved_is_solved_for(keyword, bound, worse):
+@CROSSED
+def test_a_slope_is_that_of_the_objective_and_what_is_saved_is_solved_for(keyword, bound, worse, asked):
     name, sign, value = bound.partition("<=" if "<" in bound else ">=")
 
     def at(ratio: float) -> Mixture:
-        return mixture(**{keyword: f"{name}{sign if keyword == 'groups' else '='}{ratio}"})
+        return mixture(**{keyword: f"{name}{sign if keyword == 'groups' else '='}{ratio}"}, **asked)
 
     found = at(float(value))
     (price,) = found.binding
@@ -310,17 +293,18 @@ def test_a_slope_is_that_of_the_objective_and_what_is_saved_is_solved_for(keywor
 
 
 @pytest.mark.parametrize("fit", [FIT, Repeating()])
-def test_other_tokens_are_answered_by_solving_again(fit):
-    found = mixture(fit, available=TOKENS, what_if=["fi+2B", "en-990B,code-40B"])
+@CROSSED
+def test_other_tokens_are_answered_by_solving_again(fit, asked):
+    found = mixture(fit, available=TOKENS, what_if=["fi+2B", "en-990B,code-40B"], **asked)
     for other, tokens in zip(found.what_if, ({"fi": "4B"}, {"en": "10B", "code": "10B"}), strict=True):
-        again = mixture(fit, available=TOKENS | tokens)
+        again = mixture(fit, available=TOKENS | tokens, **asked)
         np.testing.assert_allclose(other.p, again.p, atol=1e-9)
         assert other.gain == pytest.approx(found.objective - again.objective, abs=1e-12)
-    more = problem(fit, *BUDGET, available=TOKENS).with_tokens("fi+2B").solve()
+    more = problem(fit, *BUDGET, available=TOKENS, **asked).with_tokens("fi+2B").solve()
     np.testing.assert_allclose(more.p, found.what_if[0].p, atol=1e-12)
     capped = [price for price in found.binding if price.origin == "tokens"]
     for price in capped:
-        again = mixture(fit, available=TOKENS, what_if=f"{price.source}+{price.change:g}").what_if[0]
+        again = mixture(fit, available=TOKENS, what_if=f"{price.source}+{price.change:g}", **asked).what_if[0]
         assert price.saves == pytest.approx(again.gain, abs=1e-12)
     with pytest.raises(InfeasibleError):
         mixture(available=TOKENS, what_if="en-1T,de-100B,code-50B")
@@ -363,19 +347,20 @@ def test_warnings_reach_python_and_the_record():
     assert "4 times" in told[0]
 
 
-def test_a_trade_off_is_made_of_optima_of_which_none_beats_another():
-    curve = frontier(FIT, *BUDGET, "en:rest", points=7, caps=0.7, weights="en=1,de=3,fi=1")
+@CROSSED
+def test_a_trade_off_is_made_of_optima_of_which_none_beats_another(asked):
+    curve = frontier(FIT, *BUDGET, "en:rest", points=7, caps=0.7, weights="en=1,de=3,fi=1", **asked)
     assert 2 <= len(curve.entries) <= 7
     first, rest = (np.array([getattr(point, side) for point in curve.entries]) for side in ("first", "second"))
     assert (np.diff(rest) > 0).all()
     assert (np.diff(first) < 0).all()
     for point in curve.entries:
         w = point.share * np.array([1, 0, 0]) + (1 - point.share) * np.array([0, 0.75, 0.25])
-        best = mixture(caps=0.7, weights=dict(zip(FIT.targets, w, strict=True)))
+        best = mixture(caps=0.7, weights=dict(zip(FIT.targets, w, strict=True)), **asked)
         assert w @ point.losses == pytest.approx(best.objective, rel=1e-9)
         assert point.certificate.relative_gap <= 1e-8
     for losses, weights in ((first, "en=1"), (rest, "de=3,fi=1")):
-        assert losses.min() == pytest.approx(mixture(caps=0.7, weights=weights).objective, rel=1e-6)
+        assert losses.min() == pytest.approx(mixture(caps=0.7, weights=weights, **asked).objective, rel=1e-6)
     steps = np.hypot(np.diff(first) / np.ptp(first), np.diff(rest) / np.ptp(rest))
     assert np.ptp(steps) <= 0.1 * steps.mean()
 
@@ -404,6 +389,8 @@ def test_compute_is_split_where_the_objective_is_least_with_intervals():
         assert found.objective <= optimize(FIT, found.N * factor, found.D / factor, caps=0.5).objective
     assert found.N_low <= found.N <= found.N_high
     assert found.D_low <= found.D <= found.D_high
+    with pytest.raises(UsageError):  # which has its N
+        sm.optimize_compute(FIT, flops, after="uniform", trained="1B")
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,9 @@ def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp
     values = 10 ** np.random.default_rng(5).uniform(1, 3, len(log))
     given = replace(with_loss(log, log.loss * (values[:, None] / 100) ** power), **{column: values})
     write_runs(given, tmp_path / "runs.csv")
-    (notice,) = [one for one in fit(tmp_path / "runs.csv", "additive", **FAST).notices if what in one]
+    found = fit(tmp_path / "runs.csv", "additive", **FAST)
+    (notice,) = [one for one in found.notices if what in one]
+    assert (notice in optimize(found, log.N[0], log.D[0], groups="en+de<=.5").warnings) == (power > 0)
     assert ("one recipe" in notice) == (power > 0)
     assert "go with" not in notice
     beside = {"the mixture": np.exp(log.p[:, 1] - log.p[:, 0]), "D,": log.D**0.1}

@@ -22,6 +22,7 @@ def test_folds_part_the_rows_and_never_a_mixture(log):
     masks = fold_masks(log, 5)
     assert masks.shape == (5, len(log))
     np.testing.assert_array_equal(masks.sum(axis=0), 1)
+    np.testing.assert_array_equal(masks.argmax(axis=0), log.folds(5))
     for group in np.unique(log.groups):
         assert len(np.unique(masks.argmax(axis=0)[log.groups == group])) == 1
     sizes = [len(np.unique(log.groups[mask])) for mask in masks]

@@ -42,6 +42,7 @@ def logs(draw) -> RunLog:
         targets=("en", "x"),
         weight=np.array([draw(st.floats(min_value=0, max_value=9)) for _ in runs]),
         split=tuple(draw(st.sampled_from(("fit", "held-out"))) for _ in runs),
+        unique=np.array([[7.0, *(draw(st.one_of(st.just(np.nan), SIZES)) for _ in range(2))] for _ in runs]),
     )
 
 
@@ -76,18 +77,6 @@ def _gaps(columns):
         (name, [None if isinstance(cell, float) and np.isnan(cell) else cell for cell in column])
         for name, column in columns
     ]
-
-
-def test_the_fixtures(fixtures):
-    game = read_runs(fixtures / "multilingual5_coalitions.csv")
-    assert (len(game), len(game.sources), len(game.targets)) == (32, 5, 5)
-    assert game.trained.sum() == 31
-    assert game.mixture_keys[0] == (0,) * 5
-    assert game.mixture_keys[-1] == (2000,) * 5
-    runs = read_runs(fixtures / "multilingual5_runs.csv")
-    assert (len(runs), runs.notices, game.notices) == (76, (), ())
-    assert len(set(runs.mixture_keys)) == 40
-    assert runs.lines[[0, -1]].tolist() == [2, 77]
 
 
 def test_every_published_log_is_read(shared_data):
@@ -179,27 +168,7 @@ def test_writing_keeps_what_is_there(tmp_path, fixtures):
         write_runs(log, tmp_path / "log.xlsx")
 
 
-def test_mixtures_that_round_to_the_same_step_are_one():
-    """Ratios are compared in steps of 1e-4, to the nearest: a floor would part .29996 and .30004."""
-    p = np.array([[0.29996, 0.70004], [0.30004, 0.69996], [0.5, 0.5]])
-    log = RunLog(("a", "b", "c"), np.ones(3), np.ones(3), p, np.ones((3, 1)), ("en", "de"), ("en",))
-    assert log.mixture_keys[0] == log.mixture_keys[1]
-    assert len(set(log.groups.tolist())) == 2
-
-
 UNIQUE_HEADER = "run,N,D,p_en,p_de,loss_en,tokens_unique_de,tokens_unique_en\n"
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_unique_tokens_read_back_as_they_were_written(ending: str, tmp_path):
-    (tmp_path / "from.csv").write_text(UNIQUE_HEADER + "a,1M,1B,.5,.5,2.0,20M,\nb,1M,1B,.25,.75,2.1,,5M\n")
-    log = read_runs(tmp_path / "from.csv")
-    np.testing.assert_array_equal(log.unique, [[np.nan, 20e6], [5e6, np.nan]])
-    write_runs(log, tmp_path / f"to.{ending}")
-    again = read_runs(tmp_path / f"to.{ending}")
-    np.testing.assert_array_equal(again.unique, log.unique)
-    turned = again.aligned(("de", "en")).select([1])
-    np.testing.assert_array_equal(turned.unique, [[np.nan, 5e6]])
 
 
 def test_unique_tokens_of_one_log_are_no_limit_of_another(tmp_path):

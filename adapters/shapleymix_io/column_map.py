@@ -21,9 +21,11 @@ from shapleymix.tables.words import parse_size
 from shapleymix_io.table import flat
 
 LANG = "{lang}"
-SINGLE = ("run", "N", "D", "weight", "split", "seed", "tokenizer", *RECIPE)
+PHASES = {f"p{n}": f"D{n}" for n in range(1, 10)}
+"""Keys of the ratios of runs in phases, and of their tokens."""
+SINGLE = ("run", "N", "D", *PHASES.values(), "weight", "split", "seed", "tokenizer", *RECIPE.values())
 """Keys of one column."""
-PREFIXES = {"p": "p_", "unique": "tokens_unique_", "tokens": "tokens_", "loss": "loss_"}
+PREFIXES = {key: f"{key}_" for key in ("p", *PHASES, "tokens", "loss")} | {"unique": "tokens_unique_"}
 """Keys of a column for each language, and what its name in a run log begins with."""
 LONG = ("language", "name", "value")
 """Keys of a long table: the language of a row, or the name and the value of a number."""
@@ -64,8 +66,8 @@ class ColumnMap:
     unit, ratio_unit : str
         The units of losses (nats where it is empty) and of ratios.
     bytes_per_token : float or dict, optional
-        Mean bytes of a token of the validation text, for all targets or each; for bits per byte. A map says them
-        itself, or names a languages table.
+        Mean bytes of a token of the validation text, for all targets or each; for bits per byte, which are nats a byte
+        without them. A map says them itself, or names a languages table.
     """
 
     columns: Mapping[str, One | Mapping[str, One]] = field(default_factory=dict)
@@ -110,9 +112,8 @@ class ColumnMap:
             **{key: found.get(key, "" if key == "unit" else known[0]) for key, known in UNITS.items()},
             bytes_per_token=size,
         )
-        if (made.unit == "bpb") != (made.bytes_per_token is not None):
-            hint = "give both unit=bpb and the mean bytes of a token: bytes_per_token=4.2, .en=4.2 or =languages.csv"
-            raise UsageError("map: bits per byte are nats only with the bytes of a token", hint=hint)
+        if made.unit != "bpb" and made.bytes_per_token is not None:
+            raise UsageError("map: bytes_per_token goes with bits per byte", hint="give unit=bpb as well")
         return made
 
 

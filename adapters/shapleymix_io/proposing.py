@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from shapleymix.tables.runs import RECIPE
 from shapleymix_io.column_map import LANG, PREFIXES, SINGLE, ColumnMap, matches
 from shapleymix_io.readers import OLMIX
 from shapleymix_io.table import Table
@@ -23,10 +24,12 @@ _SUMMARIES = {
 _NAMED = {
     "run": ("run", "runname", "mlflow.runname", "name", "runid", "id", "experiment", "model"),
     "N": ("nparams", "params", "numparams", "parameters", "numparameters", "nonembeddingparams", "modelsize", "size"),
+    "learning_rate": ("learningrate", "peaklearningrate", "maxlearningrate", "lr", "peaklr", "maxlr"),
+    "batch": ("batchsize", "globalbatchsize", "batchtokens"),
     "D": ("tokens", "ntokens", "numtokens", "traintokens", "trainingtokens", "tokensseen", "numinputtokensseen"),
 }
-"""Names of columns, the likeliest first; what is likely for N and D must also be of a likely size."""
-_LIKELY = {"N": 1e3, "D": 1e4}
+"""Names of columns, the likeliest first; what is likely for numbers must also be of a likely size."""
+_LIKELY = {"N": 1e3, "D": 1e4, "learning_rate": 1e-7, "batch": 1.0}
 _LOSS = {"loss": "nats", "nll": "nats", "ce": "nats", "crossentropy": "nats", "xent": "nats", "bpb": "bpb"}
 _LOSS |= {"bitsperbyte": "bpb", "bits": "bits", "bpt": "bits", "ppl": "perplexity", "perplexity": "perplexity"}
 _RATIO = ("p", "w", "weight", "weights", "ratio", "ratios", "mix", "mixture", "share", "shares", "prop", "proportion")
@@ -65,6 +68,8 @@ def proposed(table: Table, how: ColumnMap, given: Collection[str] = ()) -> Propo
     read = {key: key for key in SINGLE if key in names}
     read |= {key: f"{prefix}{LANG}" for key, prefix in PREFIXES.items() if matches(f"{prefix}{LANG}", names)}
     read |= {key: str(one) for key, one in found.items()}
+    if "p1" in read and "D1" in read:
+        read = {"p": read["p1"], "D": read["D1"]} | read
 
     def take(key: str, column: str | None) -> None:
         if column is not None:
@@ -92,6 +97,15 @@ def proposed(table: Table, how: ColumnMap, given: Collection[str] = ()) -> Propo
     taken = {key: _seen(table, key, column) for key, column in read.items()}
     first = {name: ", ".join(_distinct(table, name)[:3]) for name in names}
     return Proposal(table.origin, first, entries, taken, tuple(missing), table.notices)
+
+
+def unit_said(names: Iterable[str], usual: str) -> str:
+    """The one unit that names of losses speak of, `usual` where a name speaks of none; empty where they differ."""
+    said: set[str] = set()
+    for name in names:
+        words = {_LOSS[word] for word in _words(name) & {*_LOSS}}
+        said |= words - {"nats"} or words or {usual}
+    return said.pop() if len(said) == 1 else ""
 
 
 def counts_steps(column: str) -> bool:
@@ -130,10 +144,20 @@ def _likely(table: Table, key: str, found: Mapping[str, object]) -> str | None:
     for column in (column for name in _NAMED[key] for column in called[_plain(name)] if column not in found.values()):
         if key not in _LIKELY:
             return column
+        if key in RECIPE.values() and _changes(table, column, found.get("run")):
+            continue
         most = table.numbers(column).max()
         if isinstance(most, float) and most >= _LIKELY[key]:
             return column
     return None
+
+
+def _changes(table: Table, column: str, run: object) -> bool:
+    """Whether a number changes within a run, as a learning rate that is logged at each step does."""
+    if run not in table.columns:
+        return False
+    values = table.frame.group_by(str(run)).agg(pl.col(column).drop_nulls().n_unique())
+    return bool((values[column] > 1).any())
 
 
 def _pattern(columns: Sequence[str], words: Sequence[str], near: Collection[str]) -> str | None:
@@ -173,7 +197,7 @@ def _templates(column: str) -> Iterable[tuple[str, str]]:
 def _units(table: Table, read: Mapping[str, str], how: ColumnMap, odd: Collection[str]) -> dict[str, object]:
     """The unit that the name of losses speaks of, and that of ratios by their sums."""
     units: dict[str, object] = {}
-    unit = next((_LOSS[word] for word in _words(read.get("loss", "")) & {*_LOSS} if _LOSS[word] != "nats"), "nats")
+    unit = unit_said([read.get("loss", "")], "nats")
     if unit != "nats" and not how.unit:
         units = {"unit": unit, **({"bytes_per_token": "..."} if unit == "bpb" else {})}
     elif table.kind == OLMIX and not how.unit:

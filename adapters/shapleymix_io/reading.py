@@ -15,7 +15,7 @@ from shapleymix.files import Origin
 from shapleymix.tables.sheets import listed
 from shapleymix.tables.words import parse_size
 from shapleymix_io import readers
-from shapleymix_io.column_map import LANG, LONG, PREFIXES, SINGLE, ColumnMap, Map, One, matches
+from shapleymix_io.column_map import LANG, LONG, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One, matches
 from shapleymix_io.proposing import Proposal, counts_steps, proposed, refuse_summaries
 from shapleymix_io.sources import Source, joined, opened, read_table
 from shapleymix_io.table import HIDDEN, Swarm, Table
@@ -23,8 +23,8 @@ from shapleymix_io.table import HIDDEN, Swarm, Table
 ROUNDED = 5e-3
 """How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
 TEXTS = ("run", "seed", "split", "tokenizer")
-_OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb --map bytes_per_token=4.2"}
-"""What olmix's files do not say of runs, as one would type it."""
+_OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb"}
+"""What olmix's files may not say of runs, as one would type it."""
 Sources = Source | Sequence[Source]
 
 
@@ -45,7 +45,7 @@ class Imported:
     files : tuple of Origin
         The files that were read, with their hashes.
     swarm : Swarm, optional
-        What a configuration beside the runs says; its pull is in nats.
+        What a configuration beside the runs says.
     """
 
     frame: pl.DataFrame
@@ -110,10 +110,11 @@ def with_usual(table: Table, how: ColumnMap) -> ColumnMap:
     if table.kind not in readers.USUAL:
         return how
     usual: dict[str, One] = {"run": "run", **readers.USUAL[table.kind]}
-    if "D" in table.columns or usual.get("D") not in table.columns:
+    if "D" in table.columns or "D1" in how.columns or usual.get("D") not in table.columns:
         usual.pop("D", None)
-    if table.swarm and table.swarm.D == table.swarm.D:
-        usual["D"] = table.swarm.D
+    if swarm := table.swarm:
+        usual |= {key: f"{size:.0f}" for key, size in (("N", swarm.N), ("D", swarm.D)) if size == size}
+        how = replace(how, unit=how.unit or swarm.unit)
     if "loss" in usual and not matches(str(usual["loss"]), table.columns):
         usual["loss"] = readers.ONE_LOSS.get(table.kind, "loss")
     return replace(how, columns={**usual, **how.columns})
@@ -192,6 +193,7 @@ class _Columns:
         p, tokens, unique = (self._all_cells(key, found[key]) for key in ("p", "tokens", "unique"))
         tokens = {} if p else {label: one.fill_null(0.0) for label, one in tokens.items()}
         parts = {"p": self._ratios(p), "tokens": tokens, "unique": unique, "loss": loss}
+        parts |= {key: self._ratios(self._all_cells(key, found[key])) for key in PHASES if found[key]}
         columns = {key: self._cells(key, how) for key, how in single.items()}
         self.table.raise_faults()
         ahead = {name: columns[name] for name in ("run", "N", "D") if name in columns}
@@ -205,11 +207,12 @@ class _Columns:
     def _single(self, key: str) -> One | None:
         """The column of one key; a tool's own columns are taken by name alone where they are of a joined table."""
         own = key in self.table.columns and (key in self.table.homes or not self.table.kind or key in ("run", "N", "D"))
+        own = own and not (key == "D" and "D1" in self.how.columns)
         how = self.how.columns.get(key, key if own else None)
         if how is not None and not isinstance(how, Mapping):
             self.taken[key] = str(how)
             column, factor = self._column(key, how)
-            if key == "D" and column and factor is None and counts_steps(column):
+            if key in ("D", *PHASES.values()) and column and factor is None and counts_steps(column):
                 hint = "say how many tokens a step takes: D=COLUMN*512k (or *1 where it counts tokens after all)"
                 self.table.fault("seems to count steps, but D counts tokens", column, hint=hint)
         return None if isinstance(how, Mapping) else how
@@ -251,10 +254,10 @@ class _Columns:
         return plain or {label: self.names[name] for label, name in matches(pattern, self.names).items()}
 
     def _by_language(self, key: str, claimed: set[str]) -> Mapping[str, One]:
-        """The columns of a key by language; none of ratios where the map speaks of tokens, and the other way round."""
+        """The columns of a key by language; none of ratios where the map speaks of tokens or phases, and so on."""
         how = self.how.columns.get(key)
-        rival = {"p": "tokens", "tokens": "p"}.get(key, key)
-        if how is None and rival in self.how.columns:
+        rivals = {"p": ("tokens", "p1"), "tokens": ("p", "p1")}.get(key, ())
+        if how is None and not self.how.columns.keys().isdisjoint(rivals):
             return {}
         if isinstance(how, Mapping):
             self.taken[key] = ", ".join(map(str, how.values()))
@@ -277,9 +280,9 @@ class _Columns:
         return called
 
     def _require(self, columns: Mapping[str, One], found: Mapping[str, Mapping[str, One]]) -> None:
-        """A fault for all that a log needs and has not; D may be the sum of tokens."""
-        there = {"N": "N" in columns, "D": "D" in columns or bool(found["tokens"])}
-        there |= {"p": bool(found["p"] or found["tokens"]), "loss": bool(found["loss"])}
+        """A fault for all that a log needs and has not; D may be the sum of tokens, or of phases."""
+        there = {"N": "N" in columns, "D": "D" in columns or "D1" in columns or bool(found["tokens"])}
+        there |= {"p": bool(found["p"] or found["p1"] or found["tokens"]), "loss": bool(found["loss"])}
         there |= {"unit": bool(self.how.unit) or self.table.kind != readers.OLMIX}
         lacking = [key for key, is_there in there.items() if not is_there]
         if lacking and not self.table.faults:
@@ -287,7 +290,7 @@ class _Columns:
             hint = f"list the columns with --show, and map them: {pairs}; or join a table that has it (--join)"
             if self.table.kind == readers.OLMIX:
                 pairs = " ".join(f"--map {_OLMIX_LACKS.get(key, f'{key}=...')}" for key in lacking)
-                hint = f"olmix's files do not say it; with the numbers of your runs, add {pairs}"
+                hint = f"name the YAML of olmix launch too, or with the numbers of your runs add {pairs}"
             self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=hint)
 
     def _ratios(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
@@ -316,7 +319,8 @@ class _Columns:
             nats[name] = values.log() if unit == "perplexity" else values * factor
         ends = [one for values in found.values() for one in (values.min(), values.max()) if isinstance(one, float)]
         if unit != "nats" and ends:
-            self.notices.append(f"losses were read as {unit}, {min(ends):.4g} to {max(ends):.4g}, and are nats now")
+            now = "nats a byte" if unit == "bpb" and known is None else "nats"
+            self.notices.append(f"losses were read as {unit}, {min(ends):.4g} to {max(ends):.4g}, and are {now} now")
         return nats
 
     def _bytes(self, target: str) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +18,23 @@ from shapleymix.display import short
 from shapleymix.errors import DataError, Location, did_you_mean
 from shapleymix.files import Origin, read_once
 from shapleymix.tables.sheets import PARQUET, parquet_of, text_of
+from shapleymix.tables.words import format_size, parse_size
 from shapleymix_io import readers
+from shapleymix_io.proposing import unit_said
 from shapleymix_io.table import FILE, HIDDEN, LINE, Swarm, Table, flat, loaded, parse_csv, parse_json, table_of
 
 Source = str | os.PathLike[str] | pl.DataFrame
+Config = tuple[dict[str, Any], Origin]
+"""What a configuration of olmix says, and its file."""
 IDS = ("run", "run_id")
 """Names under which a joined table may hold the ids of runs."""
 _ID = f"{HIDDEN}id"
 _HOLDS = "a folder may hold TensorBoard events, MLflow's runs, or the ratios.csv and metrics.csv of olmix"
-_YAML, _META = (".yaml", ".yml"), "meta.json"
-"""How olmix's configurations end, and what a published swarm has in place of one."""
+_YAML, _JSON = (".yaml", ".yml"), r"(meta|metadata|\d{8}_\d{6}-\w+)\.json"
+"""How olmix's configurations end, and what a published swarm has in place of one, and `olmix launch` leaves."""
+_TOKENS_PER_PARAMETER, _ROUNDED = 20.0, 1.1
+"""olmix trains a proxy on so many tokens for each parameter, times `chinchilla_multiple`; and by what factor sizes of
+one swarm may differ, since names of models round them."""
 _NO_NUMBERS = ("name", "index", "column 1", "Unnamed: 0")
 """Columns of olmix's tables that are no numbers of a run; the last two are an index of pandas, whose name is empty."""
 
@@ -38,7 +47,14 @@ def opened(sources: Sequence[Source]) -> Table:
     DataError
         If there is nothing to be read, it is no table, or tables are of different kinds.
     """
-    tables = readers.told_apart([_opened(one) for one in sources])
+    names = ["" if isinstance(one, pl.DataFrame) else os.fsdecode(one) for one in sources]
+    configs = {name: _config(Path(name)) for name in names if Path(name).suffix in _YAML}
+    beside = {name: one for name, one in configs.items() if "ratios" not in _part(one[0], "swarm")}
+    others = [one for one, name in zip(sources, names, strict=True) if name not in beside]
+    tables = readers.told_apart([_opened(one, [*beside.values()]) for one in others])
+    if beside and {one.kind for one in tables} != {readers.OLMIX}:
+        hint = "give the configuration of olmix fit, or the folder that holds ratios.csv and metrics.csv"
+        raise DataError("names no ratios and metrics of a swarm", location=Location(next(iter(beside))), hint=hint)
     first = tables[0]
     for other in tables[1:]:
         if other.kind != first.kind:
@@ -53,7 +69,7 @@ def opened(sources: Sequence[Source]) -> Table:
     return replace(first, frame=frame, origin=origin, notices=notices, files=files)
 
 
-def _opened(source: Source) -> Table:
+def _opened(source: Source, beside: Sequence[Config]) -> Table:
     if isinstance(source, pl.DataFrame):
         return read_table(source)
     name = os.fsdecode(source)
@@ -67,47 +83,46 @@ def _opened(source: Source) -> Table:
         return readers.read_mlflow(f"{address}#{experiment}", os.fspath(path))
     if path.suffix in _YAML:
         config, origin = _config(path)
-        named = (_part(config, "swarm").get(name) for name in ("ratios", "metrics"))
+        named = [str(_part(config, "swarm").get(name, f"{name}.csv")) for name in ("ratios", "metrics")]
         # as the configuration names them: from the working folder, as for olmix, or beside the configuration
-        places = (one and (Path(one) if Path(one).is_file() else path.parent / Path(one).name) for one in named)
-        return _swarm(config, origin, *places)
-    return _folder(path) if path.is_dir() else read_table(name)
+        ratios, metrics = (Path(one) if Path(one).is_file() else path.parent / Path(one).name for one in named)
+        return _swarm(config, [(config, origin), *beside], ratios, metrics)
+    return _folder(path, beside) if path.is_dir() else read_table(name)
 
 
-def _folder(folder: Path) -> Table:
+def _folder(folder: Path, beside: Sequence[Config]) -> Table:
     if readers.event_folders(folder):
         return readers.read_tensorboard(folder)
     ratios, metrics, place = folder / "ratios.csv", folder / "metrics.csv", Location(os.fspath(folder))
     if not (ratios.is_file() and metrics.is_file()):
         raise DataError("is a folder that holds no runs", location=place, hint=_HOLDS)
-    known = [_config(path) for path in sorted(folder.iterdir()) if path.suffix in _YAML or path.name == _META]
+    paths = [one for one in sorted(folder.iterdir()) if one.suffix in _YAML or re.fullmatch(_JSON, one.name)]
+    known = [_config(path) for path in paths]
     fits = [one for one in known if "ratios" in _part(one[0], "swarm")]
     found = fits or [one for one in known if "priors" in one[0]]
     if len(found) > 1:
         message = f"holds {len(found)} configurations: {', '.join(Path(origin.file).name for _, origin in found)}"
         raise DataError(message, location=place, hint=f"name the one that is meant: {found[0][1].file}")
-    return _swarm(*(found[0] if found else ({}, Origin(os.fspath(folder), ""))), ratios, metrics)
+    return _swarm(found[0][0] if found else {}, [*beside, *known], ratios, metrics)
 
 
-def _config(path: Path) -> tuple[dict[str, Any], Origin]:
-    """What a file of olmix says; a `meta.json`, which is YAML too, is its priors alone."""
+def _config(path: Path) -> Config:
+    """What a file of olmix says; a `meta.json` is its priors alone, and what a launch leaves holds its settings."""
     data, origin = read_once(path)
     try:
-        found = yaml.safe_load(data)
-    except yaml.YAMLError as error:
-        raise DataError(f"is not valid YAML: {error}", location=Location(origin.file)) from error
+        found = yaml.safe_load(data) if path.suffix in _YAML else json.loads(data)
+    except (yaml.YAMLError, ValueError) as error:
+        raise DataError(f"is not valid YAML or JSON: {error}", location=Location(origin.file)) from error
     found = found if isinstance(found, dict) else {}
-    return ({"priors": found} if "token_counts" in found else found), origin
+    return ({"priors": found} if "token_counts" in found else found | _part(found, "config")), origin
 
 
-def _swarm(config: Mapping[str, Any], origin: Origin, ratios: Path | None, metrics: Path | None) -> Table:
+def _swarm(config: Mapping[str, Any], configs: Sequence[Config], ratios: Path, metrics: Path) -> Table:
     """The runs of olmix's two tables, joined by their ids (olmix itself takes rows in order), and what it is asked.
 
     Metrics are those of the tasks that the configuration names, and means over families of these where it fits such.
+    Sizes and tokens of the runs are what any of the configurations says.
     """
-    if ratios is None or metrics is None:
-        hint = "give the configuration of olmix fit, or the folder that holds ratios.csv and metrics.csv"
-        raise DataError("names no ratios and metrics of a swarm", location=Location(origin.file), hint=hint)
     tasks, dropped = _part(config, "eval").get("tasks") or {}, _part(config, "filtering").get("drop_metrics") or []
     families = {name: list(one.values() if isinstance(one, dict) else one) for name, one in tasks.items()}
     p, measured = _olmix(ratios), _olmix(metrics)
@@ -121,14 +136,41 @@ def _swarm(config: Mapping[str, Any], origin: Origin, ratios: Path | None, metri
     means = [pl.mean_horizontal(names, ignore_nulls=False).alias(name) for name, names in parts.items() if names]
     p = replace(p, frame=p.frame.rename({one: f"ratios:{_leaf(one)}" for one in p.columns[1:]}))
     table = joined(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
-    files, notices = (*table.files, origin) if config else table.files, table.notices
+    files, notices = (*table.files, *(origin for _, origin in configs)), table.notices
     if lost := [one for one in named if one not in (*kept, *dropped)]:
         notices = (*notices, f"tasks of the configuration are left out, without a column in {metrics}: {short(lost)}")
-    return replace(table, kind=readers.OLMIX, files=files, notices=notices, swarm=_swarm_of(config) if config else None)
+    # olmix's own evaluations, offline and in the loop, are bits a byte
+    unit = unit_said(kept, "bpb" if "eval" in config else "")
+    swarm = replace(_swarm_of(config), **_sizes(configs), unit=unit)
+    return replace(table, kind=readers.OLMIX, files=files, notices=notices, swarm=swarm)
+
+
+def _sizes(configs: Sequence[Config]) -> dict[str, float]:
+    """Parameters and tokens of the runs, where configurations say them: `max_tokens` itself, or a model by its name."""
+    said: dict[str, list[tuple[float, str]]] = {"N": [], "D": []}
+    for config, origin in configs:
+        own = {**config, **_part(config, "training")}
+        named = re.search(r"_(\d+[kmb])(?![a-z\d])", str(own.get("proxy_model_id")).lower())
+        N = parse_size(named[1]) if named else math.nan
+        D = _TOKENS_PER_PARAMETER * N * parse_size(own.get("chinchilla_multiple", 1.0), "chinchilla_multiple")
+        said["N"].append((N, origin.file))
+        exact = own.get("max_tokens")
+        said["D"].insert(0 if exact else len(configs), (parse_size(exact, "max_tokens") if exact else D, origin.file))
+    sizes: dict[str, float] = {}
+    for key, found in said.items():
+        known = [one for one in found if one[0] == one[0]]
+        (least, _), (most, place) = min(known, default=(0.0, "")), max(known, default=(0.0, ""))
+        if most > _ROUNDED * least:
+            first = min(known)[1]
+            message = f"says {key} = {format_size(most)} of the proxies, and {first} says {format_size(least)}"
+            raise DataError(message, location=Location(place), hint="keep the configurations of these runs alone")
+        sizes |= {key: known[0][0]} if known else {}
+    return sizes
 
 
 def _part(config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return config.get(name) or {}
+    found = config.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _leaf(name: str) -> str:
@@ -155,7 +197,7 @@ def _swarm_of(config: Mapping[str, Any]) -> Swarm:
             options[option] = ",".join(f"{label}={value:.6g}" for label, value in found.items())
     kl = float(_part(config, "proposer").get("kl_reg") or 0)
     target = float(limits["target_tokens"]) if limited else math.nan
-    return Swarm(tokens, prior, float(config.get("max_tokens") or math.nan), target, kl, options)
+    return Swarm(tokens, prior, target, kl, options)
 
 
 def _numbers(given: Mapping[str, Any] | None, called: Callable[[str], str] = _leaf) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -29,21 +30,27 @@ class Swarm:
     ----------
     tokens, prior : dict of str to float
         Unique tokens of each source, and ratios towards which the mixture is pulled; empty where it does not say.
-    D, target, kl : float
-        Tokens of each run and of the run that they are for (NaN where it does not say), and how strong the pull is, in
-        the unit of the losses.
+    target, kl : float
+        Tokens of the run that they are for (NaN where it does not say), and how strong the pull is, in the unit of the
+        losses.
     options : dict of str to str
         Options of `optimize` that ask what the configuration asks.
+    N, D : float
+        Parameters and tokens of each run; NaN where no configuration says them.
+    unit : str
+        Unit of the metrics; empty where nothing says it.
     bytes_per_token : dict of str to float
         Of each target, where losses were read as bits a byte.
     """
 
     tokens: Mapping[str, float]
     prior: Mapping[str, float]
-    D: float
     target: float
     kl: float
     options: Mapping[str, str]
+    N: float = math.nan
+    D: float = math.nan
+    unit: str = ""
     bytes_per_token: Mapping[str, float] = field(default_factory=dict)
 
 

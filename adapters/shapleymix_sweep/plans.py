@@ -528,7 +528,7 @@ def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[d
         losses = dict(zip(log.targets, log.loss[row].tolist(), strict=True))
         logged = {} if log.unique is None else dict(zip(log.sources, log.unique[row].tolist(), strict=True))
         unique = {**run.unique, **{name: count for name, count in logged.items() if count == count}}
-        told = {name: getattr(log, name) for name in (*RECIPE, "tokenizer")}
+        told = {RECIPE.get(name, name): getattr(log, name) for name in (*RECIPE, "tokenizer")}
         yield {
             "run": run.label if trained else f"{run.label}-untrained",
             "N": float(log.N[row]),
@@ -537,6 +537,6 @@ def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[d
             **{f"loss_{name}": loss for name, loss in losses.items() if loss == loss},
             **{f"tokens_unique_{name}": count for name, count in unique.items()},
             "seed": str(run.seed),
-            **run.recipe,
+            **{RECIPE[name]: value for name, value in run.recipe.items()},
             **{name: values[row] for name, values in told.items() if values is not None and values[row] == values[row]},
         }

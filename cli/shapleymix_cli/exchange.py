@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "shapleymix import example/wandb.csv --show",
     "shapleymix import example/wandb.csv --map run=Name --map N=params --map D=tokens --map 'loss=eval/loss/{lang}' "
     "--map 'p=w_{lang}' --map ratio_unit=percent -o imported.csv",
-    "shapleymix import example/olmix --map N=30M --map D=3B --map unit=bpb --map bytes_per_token=4.2 -o swarm.csv",
+    "shapleymix import example/olmix -o swarm.csv",
 )
 @argument("sources", "SOURCE...")
 @option("--map KEY=VALUE", "Which column is what; repeatable.", multiple=True)
@@ -41,14 +41,14 @@ def import_(out: Output, sources: list[str], map: list[str], join: list[str], sh
     """Read the runs that other tools keep, and write them as a run log.
 
     SOURCE is a table (CSV, Parquet, JSON), the trainer_state.json of Hugging Face, a log of Megatron, a folder of
-    TensorBoard events, a swarm of olmix (its folder, or the YAML of its fit), an MLflow store (sqlite:///mlflow.db,
+    TensorBoard events, a swarm of olmix (its folder, or its YAMLs), an MLflow store (sqlite:///mlflow.db,
     mlruns, a server) or wandb:ENTITY/PROJECT.
 
     --map says which column is what: run=Name, 'loss=eval/loss/{lang}', p.en=w_en, N=97.6k, 'D=_step*512k'. {lang}
-    stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique, weight, split, seed, tokenizer,
-    learning_rate, batch_tokens; language, or name and value, of a table with a row a language or number; languages
-    (other names for them); ignore; unit (nats, bits, bpb with bytes_per_token, perplexity); ratio_unit (fraction,
-    percent, weights).
+    stands for each language in turn. The keys are run, N, D, p, loss, tokens, unique; p1 and D1, ..., of phases;
+    weight, split, seed, tokenizer, learning_rate, batch; language, or name and value, of a table with a row a language
+    or number; languages (other names for them); ignore; unit (nats, bits, perplexity, bpb, which are nats a byte
+    without bytes_per_token); ratio_unit (fraction, percent, weights).
     """
     from shapleymix_io.column_map import ColumnMap
     from shapleymix_io.reading import imported, proposal

@@ -85,7 +85,8 @@ def mixture_view(found: sm.Mixture, everything: bool) -> list[Part]:
     """The mixture, its objective and proof, what binding bounds cost, and what it gains over other mixtures."""
     noun, unit = "score" if found.measure == "error" else "loss", found.objective_unit
     N, D = _sized(found.N, found.N_low, found.N_high), _sized(found.D, found.D_low, found.D_high)
-    parts = [*section(f"Optimal mixture at N = {N}, D = {D}", _ratios(found)), "", *_proof(found, noun, unit)]
+    begun = f", of which {size(found.read.sum())} are read" if found.read.any() else ""
+    parts = [*section(f"Optimal mixture at N = {N}, D = {D}{begun}", _ratios(found)), "", *_proof(found, noun, unit)]
     if found.binding:
         parts += section(f"What binding bounds cost: {unit} saved if the bound is relaxed", _prices(found))
     if found.what_if:
@@ -108,15 +109,16 @@ def _sized(value: float, low: float, high: float) -> str:
 def _ratios(found: sm.Mixture) -> Table:
     """A row for each source, the largest first: its ratio and tokens, and its bounds and epochs where there are any.
 
+    Of a begun run these are of the rest, before what was read and the ratios of the whole run, which bounds are of.
     Below them stand the sums of sources with one parent or family, such as `en/web` and `en/books`.
     """
-    order = sorted(range(len(found.p)), key=lambda place: -found.p[place])
-    columns: dict[str, list[Any]] = {"source": list(found.sources), "ratio": found.p.tolist()}
-    columns |= intervals(found, found.p_low, found.p_high, gain=True)
+    rest, begun = found.rest, bool(found.read.any())
+    order = sorted(range(len(rest)), key=lambda place: -rest[place])
+    columns: dict[str, list[Any]] = {"source": list(found.sources), "rest" if begun else "ratio": rest.tolist()}
+    columns |= intervals(found, found.rest_of(found.p_low), found.rest_of(found.p_high), gain=True)
+    columns["tokens"] = (rest * (found.D - found.read.sum())).tolist()
+    columns |= {"read": found.read.tolist(), "whole run": found.p.tolist()} if begun else {}
     columns |= {"ratio of bytes": found.p_bytes.tolist()} if np.isfinite(found.p_bytes).all() else {}
-    columns["tokens"] = (found.p * found.D).tolist()
-    if found.read.any():
-        columns |= {"read": found.read.tolist(), "rest": found.rest.tolist()}
     if (found.floors > 0).any():
         columns["floor"] = [value if value > 0 else None for value in found.floors.tolist()]
     if (found.caps < 1).any():
@@ -128,7 +130,7 @@ def _ratios(found: sm.Mixture) -> Table:
         members = np.isin(found.sources, names)
         if not 1 < members.sum() < len(members):
             continue
-        added = {"ratio", "ratio of bytes", "tokens", "read", "rest"} & set(columns)
+        added = {"ratio", "rest", "tokens", "read", "whole run", "ratio of bytes"} & set(columns)
         sums = {name: np.array(columns[name])[members].sum() for name in added} | {"source": f"{parent}, in all"}
         rows = {name: [*values, sums.get(name)] for name, values in rows.items()}
     return Table(rows)

@@ -21,7 +21,8 @@ _INSTALLED = Path(__file__).resolve().parent / "example"
 _CHECKOUT = Path(__file__).resolve().parents[2] / "fixtures"
 FILES = (
     "runs.csv", "coalitions.csv", "languages.csv", "irds_raw.csv", "paths.csv", "scores.csv", "wandb.csv",
-    "shapleymix.toml", "olmix/ratios.csv", "olmix/metrics.csv", "olmix/fit.yaml", "olmix/paths.csv",
+    "shapleymix.toml",
+    "olmix/ratios.csv", "olmix/metrics.csv", "olmix/fit.yaml", "olmix/launch.yaml", "olmix/paths.csv",
 )  # fmt: skip
 
 

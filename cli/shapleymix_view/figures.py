@@ -231,7 +231,7 @@ MOST_CHILDREN = 4
 
 def _bars_of(mixture: Mixture) -> list[tuple[str, list[int]]]:
     """The bars from the top on: each source; below the sum of a parent its sources; and small ones as one."""
-    p, many = mixture.p, len(mixture.sources) > MOST_BARS
+    p, many = mixture.rest, len(mixture.sources) > MOST_BARS
     found, small = [], []
     for name, places in sorted(rows_of(mixture.families, mixture.sources), key=lambda row: -p[row[1]].sum()):
         if len(places) == 1:
@@ -246,15 +246,16 @@ def _bars_of(mixture: Mixture) -> list[tuple[str, list[int]]]:
 
 
 def plot_mixture(mixture: Mixture) -> Picture:
-    """Ratios with intervals and caps, the largest on top, sums in grey, and the gain over each rival."""
-    drawn = _bars_of(mixture)
-    names, values = [name for name, _ in drawn], np.array([mixture.p[places].sum() for _, places in drawn])
+    """Ratios, of a begun run those of the rest, with intervals and caps, sums in grey, and the gain over each rival."""
+    drawn, column = _bars_of(mixture), "rest" if mixture.read.any() else "p"
+    names, values = [name for name, _ in drawn], np.array([mixture.rest[places].sum() for _, places in drawn])
+    ends = [mixture.rest_of(one) for one in (mixture.p_low, mixture.p_high, mixture.caps)]
     alone = {row: places[0] for row, (_, places) in enumerate(drawn) if len(places) == 1}
     spread = np.full((2, len(drawn)), np.nan)
-    spread[:, list(alone)] = mixture.p_low[list(alone.values())], mixture.p_high[list(alone.values())]
+    spread[:, list(alone)] = ends[0][list(alone.values())], ends[1][list(alone.values())]
     low, high = spread
     sums = [row for row in range(len(drawn)) if row not in alone]
-    caps = {row: mixture.caps[place] for row, place in alone.items() if mixture.caps[place] < 1}
+    caps = {row: ends[2][place] for row, place in alone.items() if ends[2][place] < 1}
     rivals = [one for one in mixture.baselines if np.isfinite(one.gain)]
 
     def draw(figure: Figure) -> None:
@@ -262,7 +263,7 @@ def plot_mixture(mixture: Mixture) -> Picture:
         bars(first, names, values, low, high, len(rivals), sums)
         for row, cap in caps.items():
             first.plot([cap] * 2, [row - 0.4, row + 0.4], color="#c2410c", linewidth=1.4)
-        first.set_xlabel("ratio")
+        first.set_xlabel("ratio" if column == "p" else "ratio of what is still to be read")
         if second is not None:
             gain, worst, best = np.array([(one.gain, one.gain_low, one.gain_high) for one in rivals]).T
             bars(second, [f"over {one.name}" for one in rivals], gain, worst, best, len(names))
@@ -273,17 +274,18 @@ def plot_mixture(mixture: Mixture) -> Picture:
     limits += " (grey bars are sums)" if sums else ""
     right = "; on the right what it gains over other mixtures" if rivals else ""
     caption = (
-        f"The mixture for N = {format_size(mixture.N)}, D = {format_size(mixture.D)}, with {mixture.level:.0%} "
+        f"The {'mixture' if column == 'p' else 'rest of a run'} for N = {format_size(mixture.N)}, "
+        f"D = {format_size(mixture.D)}, with {mixture.level:.0%} "
         f"intervals{limits}{right}."
     )
-    table = {"source": names, "p": values.tolist(), "low": low.tolist(), "high": high.tolist()}
+    table = {"source": names, column: values.tolist(), "low": low.tolist(), "high": high.tolist()}
     return picture("mixture", 1.1 + 0.22 * max(len(names), len(rivals)), draw, caption, table)
 
 
 def plot_frontier(frontier: Frontier) -> Picture:
     """The trade-off between two sets of targets, and the mixtures along it."""
     first, second = (np.array([getattr(one, side) for one in frontier.entries]) for side in ("first", "second"))
-    p = np.stack([one.p for one in frontier.entries])
+    p = np.stack([frontier.rest_of(one.p) for one in frontier.entries])
 
     def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2)
@@ -305,7 +307,7 @@ def plot_frontier(frontier: Frontier) -> Picture:
         "curve no mixture lowers one mean loss without raising the other. On the right the ratios."
     )
     table = {"first": first.tolist(), "second": second.tolist()}
-    table |= frontier.ratios_of(p)
+    table |= frontier.ratios_of(np.stack([one.p for one in frontier.entries]))
     return picture("frontier", 3.0, draw, caption, table)
 
 

@@ -177,7 +177,8 @@ def _optimum(best: Mixture) -> Markup:
     proof = proof if np.isfinite(best.gap) else "This is the best of a search, without a proof."
     return section(
         "optimum",
-        f"The mixture for N = {format_size(best.N)}, D = {format_size(best.D)}",
+        f"The {'rest of a run' if best.read.any() else 'mixture'} for N = {format_size(best.N)}, "
+        f"D = {format_size(best.D)}",
         node("p", _objective(best), " ", proof),
         table(_ratios(best, rows), f"Ratios with {best.level:.0%} intervals of the optimum"),
         *(folded(f"{name}: its {len(own)} sources", table(_ratios(best, own))) for name, own in children.items()),
@@ -189,17 +190,21 @@ def _optimum(best: Mixture) -> Markup:
 
 def _ratios(best: Mixture, rows: Sequence[tuple[str, list[int]]]) -> dict[str, Sequence[object]]:
     """The columns of rows, the largest first; what is known of single sources alone is left out of sums."""
-    rows = sorted(rows, key=lambda row: -best.p[row[1]].sum())
-    places, p = [one for _, one in rows], [float(best.p[one].sum()) for _, one in rows]
+    rows, begun = sorted(rows, key=lambda row: -best.rest[row[1]].sum()), bool(best.read.any())
+    places, p = [one for _, one in rows], [float(best.rest[one].sum()) for _, one in rows]
     single = [one[0] if len(one) == 1 else None for one in places]
-    top = float(max(np.nanmax(np.append(best.p_high, 0)), *p))
-    spans = [(np.nan, np.nan) if i is None else (float(best.p_low[i]), float(best.p_high[i])) for i in single]
+    low, high, most = (best.rest_of(one) for one in (best.p_low, best.p_high, best.caps))
+    top = float(max(np.nanmax(np.append(high, 0)), *p))
+    spans = [(np.nan, np.nan) if i is None else (float(low[i]), float(high[i])) for i in single]
+    ticks = [1.0 if i is None else float(most[i]) for i in single]
     caps = [1.0 if i is None else float(best.caps[i]) for i in single]
+    whole = [float(best.p[one].sum()) for one in places]
     columns: dict[str, Sequence[object]] = {
         "source": [name if len(one) == 1 else f"{name}, in all" for name, one in rows],
-        "ratio": p,
+        "rest" if begun else "ratio": p,
         "interval": spans,
-        "": [bar(*cells, top) for cells in zip(p, spans, caps, strict=True)],
+        "": [bar(*cells, top) for cells in zip(p, spans, ticks, strict=True)],
+        **({"read": [best.read[one].sum() for one in places], "whole run": whole} if begun else {}),
         "floor": [None if i is None else float(best.floors[i]) or None for i in single],
         "cap": [cap if cap < 1 else None for cap in caps],
     }
@@ -207,9 +212,7 @@ def _ratios(best: Mixture, rows: Sequence[tuple[str, list[int]]]) -> dict[str, S
         columns["ratio of bytes"] = [float(best.p_bytes[one].sum()) for one in places]
     if np.isfinite(best.available).any():
         available = np.array([best.available[one].sum() for one in places])
-        columns |= {"available": available.tolist(), "epochs": epochs_of(np.array(p), available, best.D).tolist()}
-    if best.read.any():
-        columns |= {name: [getattr(best, name)[one].sum() for one in places] for name in ("read", "rest")}
+        columns |= {"available": available.tolist(), "epochs": epochs_of(np.array(whole), available, best.D).tolist()}
     return columns
 
 

@@ -101,15 +101,17 @@ class Answer(Tabular, Record):
         return {name: one for name, one in zip(self.sources, self.available.tolist(), strict=True) if one == one}
 
     def rest_of(self, p: FloatArray) -> FloatArray:
-        """Of a mixture (M,) of the whole run the ratios (M,) of what is still to be read, `D - read.sum()` tokens."""
-        left = np.maximum(p * self.D - self.read, 0.0)
-        return left / left.sum() if self.read.any() else p
+        """Ratios (..., M) of the whole run, or ends of their intervals, as ratios of the tokens still to be read."""
+        return np.maximum(p * self.D - self.read, 0.0) / (self.D - self.read.sum()) if self.read.any() else p
 
     def ratios_of(self, p: FloatArray) -> dict[str, list[float]]:
-        """Columns of mixtures (R, M) of the whole run, and of a begun one what is still to be read."""
-        parts = {"p": p, "rest": np.array([self.rest_of(one) for one in p])} if self.read.any() else {"p": p}
+        """Columns of mixtures (R, M), and the sums of parents: of a begun run the rest first, then of the whole."""
+        parts = ({"rest": self.rest_of(p)} if self.read.any() else {}) | {"p": p}
         named = ((part, name, i) for part in parts for i, name in enumerate(self.sources))
-        return {f"{part}_{name}": parts[part][:, i].tolist() for part, name, i in named}
+        found = {f"{part}_{name}": parts[part][:, i].tolist() for part, name, i in named}
+        inside = {name: np.isin(self.sources, members) for name, members in self.families.items()}
+        summed = ((part, name, one) for part in parts for name, one in inside.items() if 1 < one.sum() < len(one))
+        return found | {f"sum_{part}_{name}": parts[part][:, one].sum(axis=1).tolist() for part, name, one in summed}
 
     def remaining(self, p: FloatArray) -> dict[str, Any]:
         """What a trainer has still to read of a mixture (M,): ratios by name, what is left of D, and what it `read`.
@@ -288,16 +290,16 @@ class Mixture(Answer):
     D_high: float = np.nan
 
     def columns(self) -> Columns:
-        """One row per source."""
-        names = ("p", "p_low", "p_high", *(("rest",) if self.read.any() else ()))
+        """One row per source, and none of sums, so that ratios sum to 1; ratios of bytes where these are known."""
+        names = [*(("rest",) if self.read.any() else ()), "p", "p_low", "p_high"]
+        names += ["p_bytes"] if np.isfinite(self.p_bytes).all() else []
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in names}
 
     def headline(self) -> str:
         """The objective with its proof."""
-        gap = f"at most {self.gap:.1e} {self.objective_unit} from the best"
-        return (
-            f"Mixture at {_budget(self)}: {self.objective_text}, {gap if np.isfinite(self.gap) else 'without a proof'}"
-        )
+        proof = f"at most {self.gap:.1e} {self.objective_unit} from the best"
+        proof = proof if np.isfinite(self.gap) else "without a proof"
+        return f"Mixture at {_budget(self)}: {self.objective_text}, {proof}"
 
     def to_document(self) -> dict[str, Json]:
         """The fields, and for those who read the file the verdict and the ratios by name."""
@@ -388,9 +390,12 @@ class MixtureGrid(Tabular, Record):
         return {name: [row[name][0] for row in rows] for name in rows[0]}
 
     def columns(self) -> Columns:
-        """One row a budget: its objective with its interval, the gap, and the ratios."""
-        names = ("N", "D", "objective", "objective_low", "objective_high", "gap")
-        return {name: [getattr(one, name) for one in self.entries] for name in names} | self.ratios
+        """One row a budget: its objective with its interval, the gap, their unit, and the ratios, also of bytes."""
+        names = ("N", "D", "objective", "objective_low", "objective_high", "gap", "objective_unit")
+        table = {name: [getattr(one, name) for one in self.entries] for name in names} | self.ratios
+        p_bytes = np.array([one.p_bytes for one in self.entries])
+        each = zip(self.entries[0].sources, p_bytes.T.tolist(), strict=True)
+        return table | {f"p_bytes_{name}": column for name, column in each if np.isfinite(p_bytes).all()}
 
 
 def _budget(one: Answer) -> str:
@@ -450,11 +455,9 @@ class Candidates(Answer):
         scored = self.measure == "error"
         objectives = [1 - entry.objective if scored else entry.objective for entry in self.entries]
         names = ("gain", "gain_low", "gain_high", "probability")
-        return {
-            "name": [entry.name for entry in self.entries],
-            "score" if scored else "objective": objectives,
-            **{name: [getattr(entry, name) for entry in self.entries] for name in names},
-        }
+        table = {"name": [entry.name for entry in self.entries], "score" if scored else "objective": objectives}
+        table |= {name: [getattr(entry, name) for entry in self.entries] for name in names}
+        return table | {"objective_unit": [self.objective_unit] * len(self.entries)}
 
     def headline(self) -> str:
         """The budget, and against which mixture the gains are."""

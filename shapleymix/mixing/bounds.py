@@ -258,10 +258,8 @@ def polytope_of(
     least = amounts(none, min_tokens, names, parse_size, "min_tokens")
     families = families_of(languages, names, parents)
     sums = families.keys() - set(names)
-    fixed, most, typed = (
-        amounts(none, given, names, parse_ratio, what, sums)
-        for given, what in ((fix, "fix"), (caps, "caps"), (floors, "floors"))
-    )
+    asked = ((fix, "fix"), (caps, "caps"), (floors, "floors"))
+    fixed, most, typed = (amounts(none, given, names, parse_ratio, what, sums) for given, what in asked)
     with np.errstate(invalid="ignore"):
         supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
     above = np.stack([fixed, most, supplied, np.ones(len(names))])

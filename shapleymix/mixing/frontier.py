@@ -96,10 +96,11 @@ class Frontier(Answer):
     entries: tuple[FrontierPoint, ...]
 
     def columns(self) -> Columns:
-        """One row a point."""
+        """One row a point, with the unit of its losses."""
         names = ("share", "first", "first_low", "first_high", "second", "second_low", "second_high")
         numbers = {name: [getattr(entry, name) for entry in self.entries] for name in names}
-        return numbers | self.ratios_of(np.array([entry.p for entry in self.entries]))
+        ratios = self.ratios_of(np.array([entry.p for entry in self.entries]))
+        return {**numbers, "unit": [self.unit] * len(self.entries), **ratios}
 
 
 def frontier_of(one: Problem, between: str, points: int) -> Frontier:

@@ -185,6 +185,8 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
         as for `problem`.
     """
     known, compute = fit_of(fit), parse_budget(flops, "flops")
+    if keywords.get("after") is not None:
+        raise UsageError("a run already begun has its N", hint="give N and D in place of flops")
     _require_told(known)
     one = _best_size(known, compute, keywords)
     found = one.solve()

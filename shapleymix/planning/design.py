@@ -115,7 +115,7 @@ class Design(Tabular, Record):
         table: dict[str, Any] = {"run": list(self.runs)}
         table |= {name: np.full(len(self), value) for name, value in known.items()}
         table |= {f"p_{name}": self.p[:, place] for place, name in enumerate(self.sources)}
-        return table | {"batch": self.batch}
+        return table | {"planned_batch": self.batch}
 
     def headline(self) -> str:
         """How many mixtures, after how many, and what they bring."""

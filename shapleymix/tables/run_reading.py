@@ -21,12 +21,12 @@ from shapleymix.tables.words import check_label, format_range, parse_choice
 
 SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
 PREFIXES = (UNIQUE, LATE, "tokens_", "p_", "loss_")
-_SINGLE = ("run", "N", "D", "weight", "split", "seed", "schedule", "final", *RECIPE, "tokenizer")
+_NUMBERS = {"schedule": "schedule"} | RECIPE
+_SINGLE = ("run", "N", "D", "weight", "split", "seed", "final", *_NUMBERS.values(), "tokenizer")
 _NAMED_LIKE = (
     "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokenizer, schedule or "
-    "final, learning_rate, batch_tokens, tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
+    "final, learning_rate, batch, tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
 )
-_LOSS_HINT = "losses are nats per token; `shapleymix import` converts perplexity and bits"
 _UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million; `shapleymix import` multiplies columns"
 _FEWEST_TOKENS, _MOST_TOKENS = 0.2, 1e6
 """Tokens of a run for each parameter: published ones have .3, in a study of repeated tokens, to 15,000."""
@@ -38,10 +38,10 @@ _RULES = {
     "tokens_": (0.0, np.inf, None),
     LATE: (0.0, 1 + EXACT, None),
     UNIQUE: (1.0, np.inf, "leave the cell empty where the run had more text than it read"),
-    "loss_": (*LOSSES, _LOSS_HINT),
+    "loss_": (*LOSSES, "losses are nats per token; `shapleymix import` converts perplexity and bits"),
     "weight": (0.0, np.inf, None),
     "learning_rate": (1e-12, 1e3, "give the largest learning rate of the run"),
-    "batch_tokens": (1.0, 1e12, "give the tokens of a step: its sequences times their length"),
+    "batch_tokens": (1.0, 1e12, "give the tokens of a step, or its sequences, in all rows alike"),
     "schedule": (1.0, 1e16, "the schedule counts tokens, as D; leave it empty where a run did not end"),
 }
 """Least and largest number of a column, and what to do; columns of amounts may be typed as sizes."""
@@ -54,7 +54,7 @@ def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", o
     A row is a model at a token count: `run`, `N`, `D`, `p_<source>` or `tokens_<source>`, `loss_<target>` in nats a
     token, and optionally `tokens_unique_<source>`, `weight`, `split`, `seed`, and `schedule` (tokens at which the
     learning-rate schedule of the run ends) or `final` (1 where it has ended, 0 before); by default the last row of a
-    run is its end; `learning_rate`, the largest of a run; `batch_tokens`, the tokens of one of its steps; and
+    run is its end; `learning_rate`, the largest of a run; `batch`, the tokens or sequences of one of its steps; and
     `tokenizer`, its name, one for all rows. Rows whose ratios miss a sum of one by at most 5e-3 are renormalised, which
     a notice says. Of a run in phases, `p1_<source>` and `D1`, `p2_<source>` and `D2` and so on
     stand in place of `p_<source>` and `D`, and are summed.
@@ -197,7 +197,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
         unique=_matrix(sheet, limits, UNIQUE) if roles.limited else None,
         late=_matrix(sheet, last, LATE) if roles.in_phases else None,
         tokenizer=sheet.texts("tokenizer", empty=True) if "tokenizer" in sheet.columns else None,
-        **{name: _column(sheet, name, name, empty=True) for name in ("schedule", *RECIPE) if name in sheet.columns},
+        **{name: _column(sheet, one, name, empty=True) for name, one in _NUMBERS.items() if one in sheet.columns},
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),

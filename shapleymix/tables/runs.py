@@ -29,7 +29,8 @@ LOSSES = (1e-9, 20.0)
 """Between these losses lie: an untrained model with 485 million words has a loss of 20 nats a token."""
 UNIQUE, LATE = "tokens_unique_", "late_"
 """Beginnings of the columns with the unique tokens of a source, and with its ratio in the last phase of a run."""
-RECIPE = ("learning_rate", "batch_tokens")
+RECIPE = {"learning_rate": "learning_rate", "batch_tokens": "batch"}
+"""What else moves a loss, and its columns."""
 _OPTIONAL = ("weight", "split", "seed", "schedule", *RECIPE, "tokenizer")
 _COLUMNS = ("runs", "N", "D", "p", "loss", "lines", "unique", "late", *_OPTIONAL)
 
@@ -75,7 +76,8 @@ class RunLog(Tabular, Shown):
         Tokens at which the run's learning-rate schedule ends, NaN where it does not; None where the last row of a run
         is its end.
     learning_rate, batch_tokens : array (R,), optional
-        Largest learning rate of each row's run, and tokens of one of its steps; None where the log does not say.
+        Largest learning rate of each row's run, and tokens or sequences of one of its steps, whose differences count
+        (column `batch`); None where the log does not say.
     tokenizer : tuple of str (R,), optional
         Name of the tokenizer of each row's run: one for all, since losses are per token.
     origin : str
@@ -242,7 +244,7 @@ class RunLog(Tabular, Shown):
         for prefix, values in ((UNIQUE, self.unique), (LATE, self.late)):
             each = () if values is None else values.T
             table |= {f"{prefix}{name}": column for name, column in zip(self.sources, each, strict=False)}
-        extras = {name: getattr(self, name) for name in _OPTIONAL}
+        extras = {RECIPE.get(name, name): getattr(self, name) for name in _OPTIONAL}
         return table | {name: column for name, column in extras.items() if column is not None}
 
 

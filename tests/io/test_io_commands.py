@@ -73,9 +73,8 @@ def test_the_page_of_olmix_as_it_is_printed(run: Run, tmp_path: Path, monkeypatc
     asked = [shlex.split(one)[1:] for one in said[1].out.splitlines() if one.startswith("  shapleymix")]
     assert asked == words[2:4], "the commands that the import prints"
     config, best = yaml.safe_load(Path("example/olmix/fit.yaml").read_text()), sm.Mixture.load("mix.json")
-    sizes, tokens = (
-        np.array([config["priors"][key][one] for one in best.sources]) for key in ("relative_sizes", "token_counts")
-    )
+    priors = (config["priors"][key] for key in ("relative_sizes", "token_counts"))
+    sizes, tokens = (np.array([known[one] for one in best.sources]) for known in priors)
     assert (best.p * 6e12 <= 4 * tokens * (1 + 1e-9)).all()
     assert best.penalty == pytest.approx(0.05 * np.sum(best.p * np.log(best.p / sizes)), rel=1e-3)
     assert best.relative_gap < 1e-6
@@ -111,8 +110,7 @@ def test_what_a_tool_wrote_is_shown(source: str, run: Run) -> None:
 def test_what_is_asked_wrongly(call: str, code: int, told: str, run: Run) -> None:
     failed = run(call)
     assert (failed.code, told in failed.err) == (code, True)
-    error = run(f"{call} --json").document["error"]
-    assert error["message"]
+    assert run(f"{call} --json").document["error"]["message"]
 
 
 def test_an_import_that_is_interrupted_ends_quietly(tmp_path: Path) -> None:

@@ -103,15 +103,13 @@ def phases_of(form: str, config: dict[str, Any], batch: float, whole: float) -> 
     if form == "mosaic":  # llm-foundry's CurriculumLearning: the durations add up to max_duration
         first, (second,) = config["train_loader"]["dataset"], config["callbacks"]["curriculum_learning"]["schedule"]
         lengths = [config["callbacks"]["curriculum_learning"]["duration"], second["duration"]]
-        parts = [
-            {one["local"]: one["proportion"] for one in part["streams"].values()} for part in (first, second["dataset"])
-        ]
+        streams = [part["streams"].values() for part in (first, second["dataset"])]
+        parts = [{one["local"]: one["proportion"] for one in part} for part in streams]
         return list(zip([float(one.removesuffix("tok")) for one in lengths], parts, strict=True))
     if form == "levanter":  # steps count from 0
         urls = {name: one["train_urls"][0] for name, one in config["data"]["configs"].items()}
-        stages = [
-            (step, {urls[name]: one for name, one in part.items()}) for step, part in config["data"]["train_weights"]
-        ]
+        weights = config["data"]["train_weights"]
+        stages = [(step, {urls[name]: one for name, one in part.items()}) for step, part in weights]
     else:  # nanotron wants names that differ and a first step of 1
         assert len({one["name"] for one in config["data_stages"]}) == 2
         data = [one["data"]["dataset"] for one in config["data_stages"]]

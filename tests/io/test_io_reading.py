@@ -69,6 +69,12 @@ SHAPES: dict[str, Any] = {
         lambda p, loss: wide(p, loss, "{lang}_p", "{lang}"),
         NAMED | {"p": "{lang}_p", "loss": "{lang}", "ignore": ["note"]},
     ),
+    "phases": (
+        lambda p, loss: wide(p, loss, "first/{lang}", "loss_{lang}").with_columns(
+            pl.col("^first/.*$").name.replace("first", "second"), half=pl.col("tokens") / 2
+        ),
+        {"run": "Name", "N": "params", "D1": "half", "D2": "half", "p1": "first/{lang}", "p2": "second/{lang}"},
+    ),
     "long": (long, {"language": "lc", "loss": "nll", "p": "w"}),
     "a row a number": (numbers, NAMED | {"name": "metric", "p": "w/{lang}", "loss": "eval/{lang}/loss"}),
 }
@@ -120,9 +126,8 @@ def test_faults_name_the_place_where_they_are_written(tmp_path: Path) -> None:
     map = {"run": "Name", "loss": "l/{lang}", "p": {"en": "en", "de": "ratios:de"}, "D": 1e7}
     with pytest.raises(DataError) as caught:
         read(tmp_path / "metrics.csv", map, join=tmp_path / "ratios.csv")
-    places = {
-        (Path(str(one.location.file)).name, one.location.line, one.location.column) for one in caught.value.faults
-    }
+    where = [one.location for one in caught.value.faults]
+    places = {(Path(str(one.file)).name, one.line, one.column) for one in where}
     assert places >= {("metrics.csv", 2, "l/de"), ("ratios.csv", 3, "N"), ("metrics.csv", 3, None)}
 
 
@@ -146,9 +151,8 @@ def test_a_broken_table_is_told_with_its_line(text: str, line: int, tmp_path: Pa
 
 def test_rows_without_a_loss_are_left_out_and_counted(tmp_path: Path) -> None:
     """A run that crashed before its first loss, and one whose loss is no number."""
-    (tmp_path / "t.csv").write_text(
-        "Name,State,params,tokens,w_en,l/en\na,finished,1M,1B,1,2\nb,crashed,1M,1B,1,\nc,failed,,,1,NaN\nd,killed,1M,1B,1,3\n"
-    )
+    rows = "a,finished,1M,1B,1,2\nb,crashed,1M,1B,1,\nc,failed,,,1,NaN\nd,killed,1M,1B,1,3\n"
+    (tmp_path / "t.csv").write_text(f"Name,State,params,tokens,w_en,l/en\n{rows}")
     map = {"run": "Name", "N": "params", "D": "tokens", "p": "w_{lang}", "loss": "l/{lang}"}
     found = imported([tmp_path / "t.csv"], ColumnMap.of(map))
     assert found.frame["run"].to_list() == ["a", "d"]
@@ -180,7 +184,7 @@ OWN = {"loss": {"en": "l_en"}}
         ({"run": ["a"]}, UsageError, "list"),
         ({"languages": "en"}, UsageError, "languages"),
         ({"unit": "bytes"}, UsageError, "perplexity"),
-        ({"unit": "bpb", **OWN}, UsageError, "bytes_per_token"),
+        ({"bytes_per_token": 4, **OWN}, UsageError, "bpb"),
         ({"unit": "bpb", "bytes_per_token": {"de": 4}, **OWN}, UsageError, "en"),
         ({"run": "Name", **OWN}, DataError, "Name"),
         ({"loss": "m_{lang}"}, DataError, "m_{lang}"),
@@ -200,10 +204,8 @@ def test_what_is_asked_wrongly(map: Any, kind: type[ShapleyMixError], told: str)
 
 
 def test_a_language_that_is_called_as_an_average_is_one_where_the_map_says_so() -> None:
-    found = read(TABLE, {"loss": "l_{lang}", "languages": {"avg": "avg"}})
-    assert {"loss_en", "loss_avg"} <= set(found.columns)
-    single = read(TABLE.select("run", "N", "D", "p_en", loss="l_en"))
-    assert "loss_all" in single.columns
+    assert {"loss_en", "loss_avg"} <= {*read(TABLE, {"loss": "l_{lang}", "languages": {"avg": "avg"}}).columns}
+    assert "loss_all" in read(TABLE.select("run", "N", "D", "p_en", loss="l_en")).columns
 
 
 @pytest.mark.parametrize(
@@ -228,11 +230,11 @@ def test_a_first_map_reads_the_table(name: str) -> None:
     ratios, losses = SHOWN[name]
     frame = wide(P * 100, np.exp(LOSS) if "ppl" in losses else LOSS, ratios, losses)
     frame = frame.with_columns(pl.lit(64).alias("config.model.d"), pl.lit(12).alias("config.n"))
-    frame = frame.with_columns(pl.lit(3.0).alias(losses.replace("{lang}", "mean")))
+    frame = frame.with_columns(pl.lit(3.0).alias(losses.replace("{lang}", "mean")), pl.Series("train/lr", D), lr=3e-3)
     found = proposal([frame])
-    assert (found.entries["N"], found.entries["D"], found.entries["run"]) == ("params", "tokens", "Name")
-    assert set(found.columns) == set(frame.columns)
-    assert not found.missing
+    wanted = {"N": "params", "D": "tokens", "run": "Name", "learning_rate": "lr"}
+    assert {name: found.entries[name] for name in wanted} == wanted
+    assert (set(found.columns), found.missing) == (set(frame.columns), ())
     for map in (typed(found.entries), found.entries):
         log = sm.read_runs(read(frame, map)).aligned(LANGS, LANGS)
         np.testing.assert_allclose(log.p, P)
@@ -251,10 +253,8 @@ def test_settings_within_a_cell_are_columns(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_to_be_filled_in() -> None:
-    found = proposal(
-        [pl.DataFrame({"Name": ["a"], "_step": [9], "l/en": [3.0], "l/de": [3.0], "d": [64]})], ["loss=l/{lang}"]
-    )
+    table = pl.DataFrame({"Name": ["a"], "_step": [9], "l/en": [3.0], "d": [64]})
+    found = proposal([table], ["loss=l/{lang}"])
     assert set(found.missing) == {"N", "p"}
-    assert found.entries["D"] == "_step*..."
-    assert found.entries["loss"] == "l/{lang}"
+    assert (found.entries["D"], found.entries["loss"]) == ("_step*...", "l/{lang}")
     assert "N=..." in typed(found.entries)

@@ -84,6 +84,31 @@ def test_laws_are_listed_and_compared(home: Path) -> None:
     assert found["kind"] == "comparison"
 
 
+def test_a_learning_rate_that_follows_the_size_or_the_mixture_is_told(home: Path) -> None:
+    slow = {"one": 1e-3, "size": 1e-3 * (pl.col("N") / 97600) ** -0.3, "mixture": 10 ** (pl.col("p_en") - 3)}
+    told = {}
+    for name, rate in slow.items():
+        pl.read_csv(home / "runs.csv").with_columns(learning_rate=rate).write_csv(home / f"rates-{name}.csv")
+        words = ("fit", f"rates-{name}.csv", "--law", "learned-base", "--folds", "4", "--bootstrap", "0")
+        told[name] = set(answer(*words, folder=home)["notices"])
+    (by_size,), (by_mixture,) = (told[name] - told["one"] for name in ("size", "mixture"))
+    assert "0.0015" in by_size, "the rate of the smallest size"
+    assert by_mixture != by_size
+    words = (
+        "-N",
+        "1k,2k",
+        "-D",
+        "1M",
+        "--learning-rate",
+        "3e-3,1e-3",
+        "--command",
+        "t {mixture} {N} {learning_rate} {out}",
+    )
+    typed("plan", "grid", "runs.csv", *words, "-o", "rates.jsonl", folder=home)
+    plan = [json.loads(line)["command"] for line in (home / "rates.jsonl").read_text().splitlines()]
+    assert {(one[2], one[3]) for one in plan} == {("1000", "0.003"), ("2000", "0.001")}
+
+
 def test_four_runs_are_enough_for_the_default(home: Path) -> None:
     log = pl.read_csv(home / "runs.csv").filter(pl.col("N") == 97600, pl.col("D") < 1.5e6)
     log.tail(4).write_csv(home / "four.csv")
@@ -186,6 +211,25 @@ def test_the_rest_of_a_run_already_begun(home: Path) -> None:
     assert written["D"] == pytest.approx(2e6)
     zh = found["sources"].index("zh")
     assert written["tokens"]["zh"] == pytest.approx(4e6 * whole[zh] - read[zh])
+    drawn = answer("plot", "mixture", "rest.json", folder=home)["numbers"]
+    assert dict(zip(drawn["source"], drawn["rest"], strict=True)) == pytest.approx(written["mixture"])
+
+
+def test_parts_of_languages_are_groups_that_move_as_one(home: Path, fixtures: Path) -> None:
+    (home / "parts.csv").write_bytes((fixtures / "nested_runs.csv").read_bytes())
+    typed("fit", "parts.csv", *QUICK, "-o", "parts.json", folder=home)
+    kept = ("--keep-within", "en", "--kept", "en/clean=.6,en/noised=.2,fr/clean=.2")
+    words = ("optimize", "parts.json", "-N", "23712", "-D", "1M", "--groups", "en<=0.2", *kept)
+    p = ratios(answer(*words, folder=home))
+    assert p["en/clean"] == pytest.approx(3 * p["en/noised"])
+    assert p["en/clean"] + p["en/noised"] == pytest.approx(0.2)
+    printed = typed(*words, folder=home)
+    assert all(f"{p[f'{one}/clean'] + p[f'{one}/noised']:.4f}" in printed for one in ("en", "de", "fr"))
+    pl.DataFrame({"language": SOURCES, "parent": ["west"] * 3 + ["east"] * 2}).write_csv(home / "parents.csv")
+    typed("fit", "runs.csv", *QUICK, "--languages", "parents.csv", "-o", "east.json", folder=home)
+    asked = (("--groups", text) for text in ("east<=0.2", "zh+ja<=0.2"))
+    told, same = (answer("optimize", "east.json", *BUDGET, *one, folder=home) for one in asked)
+    assert told["p"] == same["p"]
 
 
 def test_infeasible_bounds_are_explained(home: Path) -> None:
@@ -248,6 +292,7 @@ def test_exports(home: Path, form: str) -> None:
 def test_figures(home: Path, words: tuple[str, ...]) -> None:
     typed("plot", *words, "-o", f"{words[0]}.svg", "--force", folder=home)
     assert "<title>" in (home / f"{words[0]}.svg").read_text()
+    assert answer("plot", *words, folder=home)["numbers"]
 
 
 def test_the_page(home: Path) -> None:
@@ -255,6 +300,21 @@ def test_the_page(home: Path) -> None:
     text = (home / "report.html").read_text()
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert "<table" in text
+
+
+def test_from_a_swarm_of_olmix_to_a_blend(home: Path) -> None:
+    typed("example", folder=home)
+    typed("import", "example/olmix", "-o", "swarm.csv", folder=home)
+    typed("fit", "swarm.csv", "--bootstrap", "0", "-o", "swarm.json", folder=home)
+    asked = ("-N", "30M", "-D", "6T", "--max-epochs", "4", "--languages", "swarm.languages.csv", "--unit", "bpb")
+    found = answer("optimize", "swarm.json", *asked, "-o", "topics.json", folder=home)
+    assert max(found["epochs"]) == pytest.approx(4)
+    natural = next(one for one in found["baselines"] if one["name"] == "natural")
+    assert found["objective"] < natural["objective"] < 4, "bits a byte"
+    paths = ("--paths", "example/olmix/paths.csv", "-o", "blend.txt")
+    typed("export", "topics.json", "--format", "megatron", *paths, folder=home)
+    weights = [float(line.split()[0]) for line in (home / "blend.txt").read_text().splitlines()]
+    np.testing.assert_allclose(weights, found["p"], atol=1e-9)
 
 
 # --- sweeps and refusals ----------------------------------------------------------------------------------------------

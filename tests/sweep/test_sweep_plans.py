@@ -134,9 +134,10 @@ def test_a_run_that_comes_twice_is_planned_once():
 
 def test_one_factor_cuts_the_model_the_tokens_and_the_pools(tmp_path: Path):
     """And one whose pools alone are cut says so; the pools are in the file."""
-    plan = small(available={"en": "40M"}, scale_down="1/4", cut_pools=0.5, command=COMMAND + " {unique}")
+    pools = {"available": {"en": "40M"}, "scale_down": "1/4", "cut_pools": 0.5, "learning_rate": 1e-3}
+    plan = small(**pools, command=COMMAND + " {learning_rate} {unique}")
     run = plan.runs[0]
-    assert (run.N, run.D, run.unique, run.command[-1]) == (250, 2.5e5, {"en": 5e6}, "en=5000000")
+    assert (run.N, run.D, run.unique, run.command[-2:]) == (250, 2.5e5, {"en": 5e6}, ("0.001", "en=5000000"))
     assert len(plan.notices) == len(small().notices) + 1
     plan.write(tmp_path / "plan.jsonl")
     assert read_plan(tmp_path / "plan.jsonl").runs == plan.runs

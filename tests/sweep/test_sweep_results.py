@@ -61,7 +61,7 @@ def test_the_recipe_of_the_plan_stands_in_the_log_unless_the_program_says_anothe
     grid(coalitions(("a", "b")), 1000, 2000, command=command, learning_rate=1e-3).write(tmp_path / "runs.jsonl")
     plan = read_plan(tmp_path / "runs.jsonl")
     leave(plan, 0, GOOD)
-    leave(plan, 1, "run,N,D,p_a,p_b,loss_a,learning_rate,batch_tokens,tokenizer\nx,1000,2000,0,1,2,2e-3,64,bytes\n")
+    leave(plan, 1, "run,N,D,p_a,p_b,loss_a,learning_rate,batch,tokenizer\nx,1000,2000,0,1,2,2e-3,64,bytes\n")
     log = collect([state_of(plan)])
     np.testing.assert_array_equal(log.learning_rate, [1e-3, 1e-3, 1e-3, 2e-3])
     np.testing.assert_array_equal(log.batch_tokens, [np.nan, np.nan, np.nan, 64])

@@ -114,6 +114,9 @@ def test_a_question_that_the_sliders_do_not_know_is_shown_without_them(real_fit)
     assert "<script" not in page.html
     assert "optimum" in page.html
     assert report(real_fit).notices
+    begun = sm.optimize(real_fit, 97_600, "4M", after="uniform", trained="2M")
+    row = report(real_fit, begun).html.partition(">zh</th>")[2].partition("</tr>")[0]
+    assert 0 < row.index(f">{begun.rest[3]:.4f}<") < row.index(f">{begun.p[3]:.4f}<"), "what a trainer reads next leads"
     with pytest.raises(UsageError, match="other sources"):
         report(real_fit, replace(found, sources=("a", "b", "c", "d", "e")))
 
