@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from shapleymix_irds.sketches import (
     Labels,
     MatrixRole,
     basis_columns,
+    products,
     projections_of,
     share_of_step,
     signs,
@@ -147,10 +149,9 @@ class Engine:
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
         projections = projections_of(shapes, self.uses, self.columns)
         self.projections = {name: projection.drawn(self.draw, self.dtype) for name, projection in projections.items()}
-        for name, first in self.alike.items():
-            mine, given = self.projections.get(name), self.projections.get(first)
-            if mine and given and mine.columns == given.columns and mine.shape[-1] == given.shape[-1]:
-                self.projections[name] = replace(mine, matrix=given.matrix)
+        shared: dict[str, Tensor | None] = {}
+        for name, projection in self.projections.items():
+            projection.matrix = shared.setdefault(self.alike.get(name, name), projection.matrix)
         self.projections_drawn = all(projection.matrix is None for projection in self.projections.values())
         self.release()
 
@@ -184,10 +185,7 @@ class Engine:
         assert sample is not None
         self.rehearse(sample)
         self.coverage.agree(self.device)
-        names = list(self.projections)
-        firsts = [names.index(self.alike.get(name, name)) * self.world.main for name in names]
-        firsts = self.world.sum(torch.tensor(firsts, device=self.device)).tolist()
-        self.alike = {name: names[first] for name, first in zip(names, firsts, strict=True) if name != names[first]}
+        self.alike = self.world.told(self.alike)  # where routes differ, ranks have seen other layers together
         self.examined, self.sample = True, None
 
     def extra_cost(self, tokens: float) -> float:
@@ -236,8 +234,7 @@ class Engine:
         own, present = labels.dense()
         book = Book(self, own.count)
         watched = Watched(groups=groups.to(self.device))
-        with Watching(own, book) as mode:
-            mode.on_loss = lambda roots: self._before_backward(roots, mode, watched, first)
+        with Watching(own, book, partial(self._before_backward, watched, first)):
             yield watched
         grads = {name: dummy.grad for name, dummy in book.dummies.items() if dummy.grad is not None}
         add(self.train, grads, present, labels.count)
@@ -346,16 +343,12 @@ class Engine:
             for name, grad in zip(names, grads, strict=True):
                 if grad is not None:
                     sketch = self.projections[name].sketch(grad).to(self.dtype)
-                    sketch = sketch if met is None else sketch @ met.sketches[name].T
+                    sketch = products(sketch, None if met is None else met.sketches[name])
                     rows = into.setdefault(name, sketch.new_zeros((count, len(sketch))))
                     into[name] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch[None])
 
     def _before_backward(
-        self,
-        roots: Sequence[Tensor],
-        mode: Watching,
-        watched: Watched,
-        first: Callable[[], None] | None,
+        self, watched: Watched, first: Callable[[], None] | None, roots: Sequence[Tensor], mode: Watching
     ) -> None:
         """See that no parameter is missed on any rank, then take the gradients that need passes of their own."""
         if first is not None and not watched.seen:

@@ -2,7 +2,7 @@
 
 A probe returns the call's output and passes its gradient on unchanged, so that PyTorch computes every weight gradient
 itself; the sketch is the gradient of a *dummy*, a leaf of zeros that no value depends on. Autograd thus sums sketches
-over calls; nothing has side effects, and nothing is held but the call's input, which is held for the weight anyway.
+over calls; nothing is held but the call's input, which is held for the weight anyway, and the last product with M.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -35,6 +35,7 @@ from shapleymix_irds.world import differentiate, names_of
 if TYPE_CHECKING:
     from shapleymix_irds.engine import Engine
 
+OnLoss = Callable[[Sequence[Tensor], "Watching"], None]
 Measure = Callable[[Tensor | None, Tensor], "list[Tensor | None]"]  # of the input and its output's gradient
 
 
@@ -167,10 +168,11 @@ class Place(NamedTuple):
     met: Tensor | None
 
 
-class Rows(NamedTuple):
-    """The rows of an input that layers take one after another: the first parameter that they are multiplied with."""
+@dataclass
+class Rows:
+    """Rows of an input that layers take one after another, and for each shape of M the first parameter that has it."""
 
-    first: str
+    firsts: dict[Any, str] = field(default_factory=dict)
 
 
 class Book:
@@ -195,6 +197,7 @@ class Book:
         self.dummies = {name: zero.expand(groups, size).requires_grad_() for name, size in sizes.items()}
         self.places: dict[int, Place] = {}
         self.mixing = torch.zeros(0, 0)
+        self.noted: tuple[Any, Any] = None, None
         self.made: tuple[Rows, Tensor | None, Tensor] | None = None
         self.look()
 
@@ -227,11 +230,13 @@ class Book:
         if matrix is None or engine.projections_drawn or torch.compiler.is_compiling():
             return
         if not engine.examined:
-            engine.alike.setdefault(place.name, rows.first)
-        if engine.alike.get(place.name, place.name) != place.name:
+            engine.alike.setdefault(place.name, rows.firsts.setdefault(matrix.shape, place.name))
+        if rows is self.noted[0] and matrix is self.noted[1]:
             return
+        self.noted = rows, matrix
         some = x.detach().reshape(-1, x.shape[-1])
         some = some[:: max(1, len(some) // NOTED)].to(matrix.dtype)
+        some = F.normalize(some)  # a few rows are often a thousand times as long as others
         count = basis_columns(matrix.shape[1])
         if len(self.mixing) < len(some) or self.mixing.shape[1] < count:
             self.mixing = signs((2 * NOTED, count), engine.mixing, matrix.dtype)
@@ -253,11 +258,13 @@ class Watching(TorchFunctionMode):
     It must be active during the backward pass, too, where activation checkpointing runs the forward again.
     """
 
-    def __init__(self, labels: Labels, book: Book, on_loss: Callable[[Sequence[Tensor]], None] | None = None) -> None:
+    def __init__(
+        self, labels: Labels, book: Book, on_loss: Callable[[Sequence[Tensor], Watching], None] | None = None
+    ) -> None:
         super().__init__()
         self.labels, self.book, self.on_loss = labels, book, on_loss
         self.routes = Routes(labels)
-        self.last: tuple[Tensor | None, Rows] = None, Rows("")
+        self.last: tuple[Tensor | None, Rows] = None, Rows()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -312,12 +319,12 @@ class Watching(TorchFunctionMode):
             last.below = _nodes(value for value in (*args, *options.values()) if id(value) not in covered)
         return y
 
-    def rows_of(self, x: Tensor | None, name: str) -> Rows:
+    def rows_of(self, x: Tensor | None) -> Rows:
         """The rows of an input, the same for layers that take it one after another."""
         if torch.compiler.is_compiling():
-            return Rows(name)
+            return Rows()
         if x is not self.last[0]:
-            self.last = x, Rows(name)
+            self.last = x, Rows()
         return self.last[1]
 
     def _probe(
@@ -330,7 +337,7 @@ class Watching(TorchFunctionMode):
         if use.kind in ("matrix", "flipped", "table"):
             assert x is not None
             flipped, units = (use.kind == "flipped") != view.turned, labels.units(x)
-            rows = None if use.kind == "table" or flipped else self.rows_of(given, place.name)
+            rows = None if use.kind == "table" or flipped else self.rows_of(given)
             if rows is not None:
                 book.note(place, x, rows)
 
@@ -362,7 +369,7 @@ class Watching(TorchFunctionMode):
             return None
         book, x = self.book, None if use.x is None else use.x.detach()
         if view is not None and stacked and x is not None and (use.kind == "matrix") != view.turned:
-            book.note(known[0], x, Rows(known[0].name))
+            book.note(known[0], x, Rows())
         use = replace(use, x=None)  # autograd holds the input, and lets go of it earlier
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
@@ -393,7 +400,7 @@ class Watching(TorchFunctionMode):
         given = options.get("grad_tensors", gradient)
         seeds = (given,) * len(roots) if given is None or isinstance(given, Tensor) else tuple(given)
         if self.on_loss is not None:
-            self.on_loss(roots)
+            self.on_loss(roots, self)
         inputs = options.get("inputs")
         wanted = () if inputs is None else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         if wanted:

@@ -15,8 +15,8 @@ from shapleymix_irds.errors import TrackerError
 AIM = 500  # evaluations in a run, where the budget allows (relative error about 5% measured at that many)
 
 # What an evaluated step takes beside validation, as a part of a plain step: calls, and a multiplication of a sketch
-# over one of the model's. Measured without validation (`bench_irds.py`): .50 at width 64, .31 at 128, .15 at 256, .09 at
-# 512 and .08 at 768; reckoned are .49, .30, .20, .16 and .15.
+# over one of the model's. Measured without validation (`bench_irds.py`): .50 at width 64, .31 at 128, .15 at 256, .09
+# at 512 and .08 at 768; reckoned are .49, .30, .20, .16 and .15.
 CALLS, MULTIPLICATION = 0.1, 1.2
 PASS = 0.5  # of a plain step: a backward pass of one language, where a parameter needs them (K = 8: 4.8 steps measured)
 

@@ -275,7 +275,7 @@ def projections_of(
     columns : int
         r; 0: products are exact.
     """
-    roles = {name: uses.get(name, "matrix") for name in shapes}
+    roles: dict[str, MatrixRole] = {name: uses.get(name, "matrix") for name in shapes}
     found = {name: projection_of(shape, columns, roles[name]) for name, shape in shapes.items()}
     left, waiting = float(NUMBERS), dict.fromkeys(shapes, 0.0)
     # those that need less than their share leave the rest to the others

@@ -48,6 +48,14 @@ class World:
         """Whether any rank says so; every rank must call."""
         return bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
 
+    def told(self, value: Any) -> Any:
+        """What the first rank gives, on every rank; every rank must call."""
+        held = [value]
+        if self.size > 1:
+            group: Any = self.group or dist.group.WORLD
+            dist.broadcast_object_list(held, dist.get_global_rank(group, 0), group, self.device)
+        return held[0]
+
 
 @dataclass(frozen=True)
 class Arrangement:

@@ -14,6 +14,7 @@ from shapleymix_irds.sketches import (  # noqa: E402
     Labels,
     Projection,
     Units,
+    basis_columns,
     matrix_sketch,
     projection_of,
     projections_of,
@@ -139,3 +140,19 @@ def test_the_mean_over_evaluations_goes_to_the_exact_values(kind: Any, val: Any)
         errors.append(relative(tracker.ledger.phi / (step + 1), truth))
     assert errors[-1] < 0.15
     assert errors[-1] < errors[0] / 3
+
+
+def test_each_matrix_has_a_basis_and_layers_of_one_input_share_it(val: Any) -> None:
+    """Also where the first of them is too small for one, or trained no longer."""
+    model: Any = make_model().double()
+    options = Options(val_sequences=3, measure_sequences=1, side=2)
+    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="sketch", options=options, loss_fn=loss_of(model))
+    for step, frozen in enumerate(("", "blocks.0.gate.weight")):
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name != frozen)
+        tracker.backward(loss_of(model), *batch((1, 4, 2, 3)), step=step)
+        tracker.commit(lr=0.1)
+        matrices = [side.matrix for side in tracker.engine.projections.values() if side.matrix is not None]
+        assert len(matrices) - len({id(matrix) for matrix in matrices}) == (1 if frozen else 2)
+        bases = [matrix[:, : basis_columns(matrix.shape[1])] for matrix in matrices]
+        assert all(torch.allclose(q.T @ q, torch.eye(q.shape[1], dtype=q.dtype)) for q in bases)

@@ -74,7 +74,7 @@ def test_metrics_and_summary_tell_what_was_trained_on(whole: Path) -> None:
     lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
     assert steps(whole) == list(range(1, STEPS + 1))
     assert all(math.isfinite(loss) for line in lines for loss in line["loss"].values())
-    assert all(line["tokens_per_second"] > 0 and line["mfu"] is None for line in lines)
+    assert all(line["tokens_per_second"] > 0 for line in lines)
     trained = json.loads((whole / "summary.json").read_text())["languages"]
     assert sum(each["tokens_trained"] for each in trained.values()) == STEPS * 7 * 32
     assert max(abs(each["share"] - 1 / 3) for each in trained.values()) < 1 / (7 * STEPS)
@@ -82,13 +82,12 @@ def test_metrics_and_summary_tell_what_was_trained_on(whole: Path) -> None:
 
 def test_measuring_and_accumulating_do_not_change_the_run(whole: Path, tmp_path: Path) -> None:
     assert train(tmp_path / "plain", "--no-irds") == 0
-    assert train(tmp_path / "micro", "--micro-batch", "3", "--peak-tflops", "1") == 0
+    assert train(tmp_path / "micro", "--micro-batch", "3") == 0
     logs = [read_runs(out / "runs.csv").loss for out in (whole, tmp_path / "plain", tmp_path / "micro")]
     assert np.array_equal(logs[0], logs[1])
     assert np.allclose(logs[0], logs[2], rtol=1e-4)
     assert set(results(tmp_path / "plain")) == {"runs.csv"}
     assert set(results(tmp_path / "micro")) == set(results(whole))
-    assert 0 < json.loads((tmp_path / "micro" / "metrics.jsonl").read_text().splitlines()[0])["mfu"] < 1
 
 
 @pytest.mark.filterwarnings("ignore")  # torch itself uses what it deprecates while it compiles

@@ -18,7 +18,7 @@ QUICK = """--corpus toy --toy-size 80k --val-share .15 --test-share .15 --langua
  --ffn 24 --heads 2 --seq 32 --batch 7 --tokens 2688 --test-windows 8 --irds-pool 8 --irds-val 2 --irds-every 2
  --checkpoint-every 4 --log-every 1 --eval-at 1k --eval-untrained""".split()  # noqa: SIM905
 STEPS = 12
-TIMES = ("tokens_per_second", "mfu", "peak_memory")  # of a line of metrics.jsonl
+TIMES = ("tokens_per_second", "peak_memory")  # of a line of metrics.jsonl
 
 
 def train(out: Path, *more: str) -> int:

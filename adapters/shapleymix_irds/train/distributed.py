@@ -6,7 +6,6 @@ import contextlib
 import os
 import uuid
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -33,14 +32,6 @@ class World(Ranks):
     def sum(self, values: Tensor) -> Tensor:
         """Sum over ranks, on the CPU in float64; every rank must call."""
         return super().sum(values.to(self.device, torch.float64)).cpu()
-
-    def told(self, value: Any) -> Any:
-        """What rank 0 gives, on every rank; every rank must call."""
-        if self.size == 1:
-            return value
-        held = [value]
-        dist.broadcast_object_list(held, src=0)
-        return held[0]
 
 
 def join(device: str) -> World:

@@ -326,7 +326,6 @@ class Run:
         """Log the numbers of the step."""
         settings, world = self.settings, self.world
         speed = settings.step_tokens * len(self.seconds) / sum(self.seconds)
-        peak = outputs.peak_flops(world.device, settings.peak_tflops) * world.size
         self.seconds.clear()
         numbers = {
             "step": self.step,
@@ -335,7 +334,6 @@ class Run:
             "grad_norm": norm,
             "loss": self._by_language(sums),
             "tokens_per_second": speed,
-            "mfu": speed * outputs.flops_of_a_token(self.shape, settings.seq) / peak,
             "peak_memory": outputs.peak_memory(world.device),
         }
         if self.metrics is not None:

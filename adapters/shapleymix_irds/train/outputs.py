@@ -32,7 +32,6 @@ from shapleymix_irds.train.settings import ModelConfig, Settings
 
 PAUSE = 5.0  # seconds between lines
 # TFLOP/s of dense bf16 matrix products, from the makers' data sheets; the first that a device's name holds counts.
-PEAKS = {"B200": 2250.0, "H200": 989.0, "H100": 989.0, "H800": 989.0, "A100": 312.0, "L40S": 362.0, "MI300X": 1307.0}
 WRITTEN = ("runs.csv", "sv.csv", "sv.csv.json", "sv_raw.csv", "sv_raw.csv.json", "summary.json", "metrics.jsonl")
 
 
@@ -123,20 +122,6 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def flops_of_a_token(shape: ModelConfig, length: int) -> float:
-    """Of forward and backward pass: 6 for each weight of a matrix product (the output embedding's, too), and 6 x layers
-    x hidden x length for causal attention. What is computed again or measured counts none."""
-    products = shape.non_embedding + shape.vocab * shape.hidden
-    return 6.0 * products + 6.0 * shape.layers * shape.hidden * length
-
-
-def peak_flops(device: torch.device, stated: float | None) -> float:
-    """FLOP/s that a device can do at most: as stated in TFLOP/s, or that of a known GPU in bf16; else NaN."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    known = next((peak for key, peak in PEAKS.items() if key in name), math.nan)
-    return 1e12 * (known if stated is None else stated)
-
-
 def peak_memory(device: torch.device) -> int:
     """Bytes that this process has held at most: of the GPU, or of the machine where it trains on the CPU."""
     if device.type == "cuda":
@@ -179,7 +164,6 @@ class Metrics:
             self._last = time.monotonic()
             losses = " ".join(f"{name} {loss:.3f}" for name, loss in known["loss"].items() if loss is not None)
             speed = f"{numbers['tokens_per_second']:,.0f} tokens/s"
-            speed += "" if known["mfu"] is None else f" | MFU {known['mfu']:.1%}"
             say(f"step {known['step']}/{self.steps} | D {known['D']:,} | {speed} | loss {losses}")
 
     def _scalars(self, values: dict[str, Any], D: Any) -> None:

@@ -174,9 +174,6 @@ class Settings:
     checkpoint_every: int = setting(100, "Steps between checkpoints.", result=False, least=1)
     keep: int = setting(2, "How many checkpoints are kept, in case the last one is broken.", result=False, least=1)
     log_every: int = setting(10, "Steps between lines of metrics.", result=False, least=1)
-    peak_tflops: float | None = setting(
-        None, "Peak TFLOP/s of one device, for MFU; known for common GPUs.", result=False, above=0
-    )
     export: str = setting("", "Folder for the trained model as transformers loads it (LlamaForCausalLM).", result=False)
     tensorboard: bool = setting(False, "Log to OUT/tensorboard (needs tensorboard).", result=False)
 
