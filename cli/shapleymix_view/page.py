@@ -413,9 +413,10 @@ def _summary(fit: Fit, best: Mixture | None) -> Iterator[Markup]:
     )
     text += error
     if best is not None:
-        largest = [f"{best.sources[i]} {best.p[i]:.1%}" for i in np.argsort(-best.p, kind="stable")[:3].tolist()]
+        what = "rest of the run" if best.read.any() else "mixture"
+        largest = [f"{best.sources[i]} {best.rest[i]:.1%}" for i in np.argsort(-best.rest, kind="stable")[:3].tolist()]
         text += (
-            f" The best mixture for N = {format_size(best.N)} and D = {format_size(best.D)} has {', '.join(largest)}"
+            f" The best {what} for N = {format_size(best.N)} and D = {format_size(best.D)} has {', '.join(largest)}"
             f"{' and others' if len(best.sources) > 3 else ''}: {best.objective_text}."
         )
         text += f" {best.verdict}" if best.verdict else ""

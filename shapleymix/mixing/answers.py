@@ -246,7 +246,8 @@ class Mixture(Answer):
     epochs : array (M,)
         How often the mixture sees each token; NaN where not known.
     p_bytes : array (M,)
-        Ratios of bytes; NaN where the languages table has no `bytes_per_token` of a source in the mixture.
+        Ratios of bytes, of a begun run those of the rest; NaN where the languages table has no `bytes_per_token` of a
+        source in the mixture.
     baselines, what_if : tuple of Rival and tuple of WhatIf
         Comparisons with other mixtures, and the optimum under each change of available tokens that was asked for.
     kl, anchor : float and array (M,), optional
@@ -302,8 +303,10 @@ class Mixture(Answer):
         return f"Mixture at {_budget(self)}: {self.objective_text}, {proof}"
 
     def to_document(self) -> dict[str, Json]:
-        """The fields, and for those who read the file the verdict and the ratios by name."""
-        return super().to_document() | {"verdict": self.verdict or None, "mixture": dict(self.mixture)}
+        """The fields, and for those who read the file the verdict, the ratios by name, and those of the rest."""
+        known = {"verdict": self.verdict or None, "mixture": dict(self.mixture)}
+        known |= {"rest": self.remaining(self.p)["mixture"]} if self.read.any() else {}
+        return super().to_document() | known
 
     @property
     def mixture(self) -> dict[str, float]:

@@ -9,19 +9,22 @@ Axes: M sources, G rows.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
+from shapleymix.files import read_json
 from shapleymix.fitting.evidence import traceless
 from shapleymix.mixing.polytope import FIXED, GIVEN, KEPT, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages, Parents, column_of, paths_of, tokens_at_hand
-from shapleymix.tables.mixtures import MixtureSpec, mixture_of
+from shapleymix.tables.mixtures import MixtureSpec, is_file_name, mixture_of
 from shapleymix.tables.words import (
     Amount,
     Amounts,
@@ -249,7 +252,7 @@ def polytope_of(
     tokens = tokens_at_hand(names, languages, available)
     read = np.zeros(len(names))
     if after is not None and trained is not None:
-        read = mixture_of(after, names, tokens, D) * parse_budget(trained, "trained")
+        read = _read_so_far(after, parse_budget(trained, "trained"), names, mixture_of(after, names, tokens, D))
     if read.sum() >= D:
         message = f"the run has read {format_size(read.sum())} of {format_size(D)} tokens: none are left to choose"
         raise InfeasibleError(message, hint="D counts the tokens of the whole run")
@@ -291,6 +294,29 @@ def polytope_of(
             raise UsageError(f"keep_within: {parent!r} is one source, with nothing inside of it to keep", hint=hint)
         bounds = _kept_inside(bounds, parent, members, kept)
     return bounds
+
+
+def _read_so_far(after: MixtureSpec, trained: float, names: tuple[str, ...], p: FloatArray) -> FloatArray:
+    """Tokens (M,) of each source that a run has read; by an answer for the rest of a run, those before it count too.
+
+    Raises
+    ------
+    InfeasibleError
+        If the run had read more before that answer.
+    """
+    path = os.fspath(after) if isinstance(after, (str, os.PathLike)) else ""
+    answer: Any = read_json(path)[0] if is_file_name(path) else after.to_document() if isinstance(after, Record) else {}
+    if not (isinstance(answer, dict) and any(answer.get("read") or ())):
+        return p * trained
+    known = dict(zip(answer["sources"], answer["read"], strict=True))
+    before = np.array([known.get(name, 0.0) for name in names])
+    if trained < before.sum():
+        message = (
+            f"the answer goes on from {format_size(before.sum())} tokens, and the run has read {format_size(trained)}"
+        )
+        raise InfeasibleError(message, hint="trained counts all tokens of the run so far")
+    rest = np.maximum(p * answer["D"] - before, 0.0)
+    return before + (trained - before.sum()) * rest / rest.sum()
 
 
 def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, kept: MixtureSpec | None) -> Polytope:

@@ -178,6 +178,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
     """
     surface, goal, p, within = one.surface, one.goal, proof.p, one.within
     _assert_minimised(one, proof)
+    left = np.maximum(p - within.supply.read / surface.D, 0.0)
     losses = surface.mean(p[None])[0]
     losses_low, losses_high = np.where(np.isnan(losses), np.nan, surface.interval(p[None], one.level)[:, 0])
     low, high = one.objective_interval(p)
@@ -202,7 +203,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         floors=within.lower,
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
         epochs=epochs_of(p, surface.available, surface.D),
-        p_bytes=shares_of_bytes(p, column_of(one.asked["languages"], "bytes_per_token", within.sources)),
+        p_bytes=shares_of_bytes(left, column_of(one.asked["languages"], "bytes_per_token", within.sources)),
         baselines=_rivals(one, p),
         replicates=0 if optima is None else len(optima),
         penalty=goal.penalty(p),

@@ -213,6 +213,12 @@ def test_the_rest_of_a_run_already_begun(home: Path) -> None:
     assert written["tokens"]["zh"] == pytest.approx(4e6 * whole[zh] - read[zh])
     drawn = answer("plot", "mixture", "rest.json", folder=home)["numbers"]
     assert dict(zip(drawn["source"], drawn["rest"], strict=True)) == pytest.approx(written["mixture"])
+    assert found["rest"] == pytest.approx(written["mixture"])
+    later = ("-D", "4M", "--after", "rest.json", "--trained", "3M")
+    further = optimum(home, *later)["read"]
+    by_hand = [tokens + 1e6 * part for tokens, part in zip(read, found["rest"].values(), strict=True)]
+    np.testing.assert_allclose(further, by_hand, atol=1)
+    typed("optimize", "fit.json", *BUDGET[:2], *later[:-1], "1M", folder=home, code=1)
 
 
 def test_parts_of_languages_are_groups_that_move_as_one(home: Path, fixtures: Path) -> None:
