@@ -20,7 +20,7 @@ from shapleymix.files import Origin, read_once
 from shapleymix.tables.sheets import PARQUET, parquet_of, text_of
 from shapleymix.tables.words import format_size, parse_size
 from shapleymix_io import readers
-from shapleymix_io.proposing import unit_said
+from shapleymix_io.proposing import scores_said, unit_said
 from shapleymix_io.table import FILE, HIDDEN, LINE, Swarm, Table, flat, loaded, parse_csv, parse_json, table_of
 
 Source = str | os.PathLike[str] | pl.DataFrame
@@ -140,6 +140,9 @@ def _swarm(config: Mapping[str, Any], configs: Sequence[Config], ratios: Path, m
     if lost := [one for one in named if one not in (*kept, *dropped)]:
         notices = (*notices, f"tasks of the configuration are left out, without a column in {metrics}: {short(lost)}")
     # olmix's own evaluations, offline and in the loop, are bits a byte
+    if "eval" in config and (scores := scores_said(kept)):
+        message, hint = f"holds scores, not losses: {short(scores)}", "name them in filtering.drop_metrics"
+        raise DataError(message, location=Location(measured.origin), hint=hint)
     unit = unit_said(kept, "bpb" if "eval" in config else "")
     swarm = replace(_swarm_of(config), **_sizes(configs), unit=unit)
     return replace(table, kind=readers.OLMIX, files=files, notices=notices, swarm=swarm)

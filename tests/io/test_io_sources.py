@@ -148,6 +148,12 @@ def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.Monkey
     shutil.copy(tmp_path / "a.yml", tmp_path / "b.yaml")
     with pytest.raises(DataError, match=r"a\.yml"):
         read(tmp_path, OWN)
+    for metric in ("mmlu_acc", "gsm8k::exact_match", "drop:f1"):
+        raw.rename({"mmlu": metric}).write_csv(tmp_path / "scores.csv")
+        swarm = {"ratios": "ratios.csv", "metrics": str(tmp_path / "scores.csv")}
+        (tmp_path / "b.yaml").write_text(yaml.safe_dump({"swarm": swarm, "eval": {"tasks": {"qa": [metric, "mmlu"]}}}))
+        with pytest.raises(DataError, match=f"scores.*{metric}"):
+            read(tmp_path / "b.yaml", OWN)
     with pytest.raises(DataError, match="swarm"):
         read(tmp_path / "generate.yaml", OWN)
     (tmp_path / "b.yaml").write_text("a: [")
