@@ -23,14 +23,14 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/fitting": 3_464,
     "shapleymix/mixing": 2_405,
     "shapleymix/planning": 430,
-    "adapters/shapleymix_io": 1_510,
+    "adapters/shapleymix_io": 1_516,
     "adapters/shapleymix_irds": 4_237,
     "adapters/shapleymix_sweep": 709,
     "cli/shapleymix_cli": 1_683,
     "cli/shapleymix_view": 1_000,
-    "tests": 15_943,
+    "tests": 15_952,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_348, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_354, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 
