@@ -45,6 +45,7 @@ def test_numbers_of_no_language_model_are_refused(log, tmp_path, N, D, loss):
 def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp_path, column, what, power):
     values = 10 ** np.random.default_rng(5).uniform(1, 3, len(log))
     given = replace(with_loss(log, log.loss * (values[:, None] / 100) ** power), **{column: values})
+    assert "now called batch" in " ".join(read_runs(log.columns() | {"batch_tokens": values}).notices)
     write_runs(given, tmp_path / "runs.csv")
     found = fit(tmp_path / "runs.csv", "additive", **FAST)
     (notice,) = [one for one in found.notices if what in one]
