@@ -45,6 +45,7 @@ def test_numbers_of_no_language_model_are_refused(log, tmp_path, N, D, loss):
 def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp_path, column, what, power):
     values = 10 ** np.random.default_rng(5).uniform(1, 3, len(log))
     given = replace(with_loss(log, log.loss * (values[:, None] / 100) ** power), **{column: values})
+    assert "now called batch" in " ".join(read_runs(log.columns() | {"batch_tokens": values}).notices)
     write_runs(given, tmp_path / "runs.csv")
     found = fit(tmp_path / "runs.csv", "additive", **FAST)
     (notice,) = [one for one in found.notices if what in one]
@@ -52,6 +53,9 @@ def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp
     assert ("one recipe" in notice) == (power > 0)
     assert "go with" not in notice
     beside = {"the mixture": np.exp(log.p[:, 1] - log.p[:, 0]), "D,": log.D**0.1}
+    if power:  # two D, each with a recipe of its own
+        log = replace(log, D=np.where(np.arange(30) % 4 < 2, 1e9, 2e9))
+        beside["D,"] = 1e9 / log.D
     for whose, values in beside.items():
         told = " ".join(fit(replace(log, **{column: values}), "additive", **FAST).notices)
         assert [f"go with {one}" in told for one in beside] == [one == whose for one in beside]

@@ -17,20 +17,20 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 721,
-    "shapleymix/tables": 1_401,
+    "shapleymix/tables": 1_402,
     "shapleymix/game": 414,
     "shapleymix/laws": 1_348,
     "shapleymix/fitting": 3_464,
     "shapleymix/mixing": 2_405,
     "shapleymix/planning": 430,
-    "adapters/shapleymix_io": 1_504,
+    "adapters/shapleymix_io": 1_516,
     "adapters/shapleymix_irds": 4_237,
     "adapters/shapleymix_sweep": 709,
     "cli/shapleymix_cli": 1_683,
     "cli/shapleymix_view": 1_000,
-    "tests": 15_935,
+    "tests": 15_953,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_342, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_355, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

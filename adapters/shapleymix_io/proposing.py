@@ -32,6 +32,7 @@ _NAMED = {
 _LIKELY = {"N": 1e3, "D": 1e4, "learning_rate": 1e-7, "batch": 1.0}
 _LOSS = {"loss": "nats", "nll": "nats", "ce": "nats", "crossentropy": "nats", "xent": "nats", "bpb": "bpb"}
 _LOSS |= {"bitsperbyte": "bpb", "bits": "bits", "bpt": "bits", "ppl": "perplexity", "perplexity": "perplexity"}
+_SCORES = {"acc", "accuracy", "exactmatch", "f1"}
 _RATIO = ("p", "w", "weight", "weights", "ratio", "ratios", "mix", "mixture", "share", "shares", "prop", "proportion")
 _RATIO += ("proportions", "frac", "fraction", "pct", "percent", "percentage", "prob", "blend")
 
@@ -106,6 +107,11 @@ def unit_said(names: Iterable[str], usual: str) -> str:
         words = {_LOSS[word] for word in _words(name) & {*_LOSS}}
         said |= words - {"nats"} or words or {usual}
     return said.pop() if len(said) == 1 else ""
+
+
+def scores_said(names: Iterable[str]) -> list[str]:
+    """The names that speak of a score, as accuracy is, and of no loss."""
+    return [name for name in names if (words := _words(name)) & _SCORES and not words & {*_LOSS}]
 
 
 def counts_steps(column: str) -> bool:

@@ -20,7 +20,7 @@ from shapleymix.files import Origin, read_once
 from shapleymix.tables.sheets import PARQUET, parquet_of, text_of
 from shapleymix.tables.words import format_size, parse_size
 from shapleymix_io import readers
-from shapleymix_io.proposing import unit_said
+from shapleymix_io.proposing import scores_said, unit_said
 from shapleymix_io.table import FILE, HIDDEN, LINE, Swarm, Table, flat, loaded, parse_csv, parse_json, table_of
 
 Source = str | os.PathLike[str] | pl.DataFrame
@@ -47,6 +47,8 @@ def opened(sources: Sequence[Source]) -> Table:
     DataError
         If there is nothing to be read, it is no table, or tables are of different kinds.
     """
+    if not sources:
+        raise DataError("there is nothing to be read")
     names = ["" if isinstance(one, pl.DataFrame) else os.fsdecode(one) for one in sources]
     configs = {name: _config(Path(name)) for name in names if Path(name).suffix in _YAML}
     beside = {name: one for name, one in configs.items() if "ratios" not in _part(one[0], "swarm")}
@@ -128,20 +130,23 @@ def _swarm(config: Mapping[str, Any], configs: Sequence[Config], ratios: Path, m
     p, measured = _olmix(ratios), _olmix(metrics)
     named = [one for names in families.values() for one in names] or measured.columns[1:]
     kept = [one for one in named if one in measured.columns and one not in dropped]
-    if not (families and _part(config, "regression").get("aggregate_task_families")):
-        families = {one: [one] for one in kept}
+    whole = families and _part(config, "regression").get("aggregate_task_families")
+    apart = {name: [one for one in names if one in kept] for name, names in families.items()}
+    parts = apart if whole else {one: [one] for one in kept}
     numbers = measured.frame.with_columns(measured.numbers(one).alias(one) for one in kept)
     measured.raise_faults()
-    parts = {f"metrics:{name}": [one for one in names if one in kept] for name, names in families.items()}
-    means = [pl.mean_horizontal(names, ignore_nulls=False).alias(name) for name, names in parts.items() if names]
+    means = [pl.mean_horizontal(of, ignore_nulls=False).alias(f"metrics:{name}") for name, of in parts.items() if of]
     p = replace(p, frame=p.frame.rename({one: f"ratios:{_leaf(one)}" for one in p.columns[1:]}))
     table = joined(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
     files, notices = (*table.files, *(origin for _, origin in configs)), table.notices
     if lost := [one for one in named if one not in (*kept, *dropped)]:
         notices = (*notices, f"tasks of the configuration are left out, without a column in {metrics}: {short(lost)}")
     # olmix's own evaluations, offline and in the loop, are bits a byte
+    if "eval" in config and (scores := scores_said(kept)):
+        message, hint = f"holds scores, not losses: {short(scores)}", "name them in filtering.drop_metrics"
+        raise DataError(message, location=Location(measured.origin), hint=hint)
     unit = unit_said(kept, "bpb" if "eval" in config else "")
-    swarm = replace(_swarm_of(config), **_sizes(configs), unit=unit)
+    swarm = replace(_swarm_of(config, {} if whole else apart), **_sizes(configs), unit=unit)
     return replace(table, kind=readers.OLMIX, files=files, notices=notices, swarm=swarm)
 
 
@@ -186,14 +191,21 @@ def _olmix(path: Source) -> Table:
     return replace(table, frame=table.frame.select(pl.col(key).alias("run"), *columns, LINE))
 
 
-def _swarm_of(config: Mapping[str, Any]) -> Swarm:
-    """The priors of a configuration, and its constraints, pull and weights as options of `optimize`."""
+def _swarm_of(config: Mapping[str, Any], apart: Mapping[str, Sequence[str]]) -> Swarm:
+    """The priors of a configuration, and its constraints, pull and weights as options of `optimize`.
+
+    The weight of a family whose metrics stay `apart` goes to them evenly; olmix itself passes over it.
+    """
     priors, limits, picked = (_part(config, name) for name in ("priors", "constraints", "filtering"))
     tokens, prior = (_numbers(priors.get(name)) for name in ("token_counts", "relative_sizes"))
     limited = limits.get("enabled") and limits.get("target_tokens")
     options = {"--max-epochs": f"{limits.get('repetition_factor', 5):g}"} if limited else {}
-    for option, name, called in (("--weights", "obj_weights", str), ("--fix", "fixed_weight", _leaf)):
-        if found := _numbers(picked.get(name), called):
+    weights: dict[str, float] = {}
+    for name, weight in _numbers(picked.get("obj_weights"), str).items():
+        for one in (members := apart.get(name, [name])):
+            weights[one] = weights.get(one, 0.0) + weight / len(members)
+    for option, found in (("--weights", weights), ("--fix", _numbers(picked.get("fixed_weight")))):
+        if found:
             options[option] = ",".join(f"{label}={value:.6g}" for label, value in found.items())
     kl = float(_part(config, "proposer").get("kl_reg") or 0)
     target = float(limits["target_tokens"]) if limited else math.nan

@@ -81,7 +81,7 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
         if spread <= SAME:
             continue
         told = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
-        alike = np.unique(logs, return_inverse=True)[1].ravel()
+        alike = np.unique(np.column_stack([log.groups, np.nan_to_num(logs)]), axis=0, return_inverse=True)[1].ravel()
         follows = {one: explained(by[..., None], logs[:, None], sizes, alike, seed)[1] for one, by in beside.items()}
         goes = [one for one, chance_of in follows.items() if chance_of <= SIGNIFICANT]
         if goes:

@@ -176,7 +176,8 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
     D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles.in_tokens else None)
     p = _checked_ratios(sheet, roles, written, D, notices)
     if roles.ignored:
-        notices.append(f"ignored the column{'s' * (len(roles.ignored) > 1)} {short(roles.ignored)}")
+        renamed = ", and batch_tokens is now called batch" * ("batch_tokens" in roles.ignored)
+        notices.append(f"ignored the column{'s' * (len(roles.ignored) > 1)} {short(roles.ignored)}{renamed}")
     alone = [name for name in roles.sources if name not in roles.losses]
     unread = [name for name in roles.losses if name not in roles.sources]
     shared = len(roles.sources) - len(alone)

@@ -132,6 +132,14 @@ def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.Monkey
         shutil.copy(name, tmp_path)
     with pytest.raises(DataError, match=" ".join(f"--map {one}" for one in OWN)):  # nothing in the folder says these
         read(tmp_path)
+    alone = {**config, "regression": {"aggregate_task_families": False}}
+    (tmp_path / "fit.yaml").write_text(yaml.safe_dump(alone))
+    given = imported([tmp_path / "fit.yaml"], ColumnMap.of(OWN)).swarm.options["--weights"].split(",")
+    shared = {name: float(weight) for name, _, weight in (one.rpartition("=") for one in given)}
+    assert shared.keys() == {one for names in named.values() for one in names}
+    sums = [sum(shared[one] for one in names) for names in named.values()]
+    assert (sums, shared["mmlu"]) == (pytest.approx(weights, abs=1e-5), pytest.approx(weights[2] / 4, abs=1e-6))
+    (tmp_path / "fit.yaml").unlink()
     config["priors"] = {"token_counts": {"dclm:health": 7, "wiki": "1/2"}}
     config |= {"max_tokens": 4_000_000_000, "regression": None, "filtering": {"fixed_weight": {"dclm:art": 0.1}}}
     config["filtering"]["obj_weights"] = {"squad:rc::gen2mc": 2}
@@ -148,6 +156,12 @@ def test_the_configuration_of_a_swarm(tmp_path: Path, monkeypatch: pytest.Monkey
     shutil.copy(tmp_path / "a.yml", tmp_path / "b.yaml")
     with pytest.raises(DataError, match=r"a\.yml"):
         read(tmp_path, OWN)
+    for metric in ("mmlu_acc", "gsm8k::exact_match", "drop:f1"):
+        raw.rename({"mmlu": metric}).write_csv(tmp_path / "scores.csv")
+        swarm = {"ratios": "ratios.csv", "metrics": str(tmp_path / "scores.csv")}
+        (tmp_path / "b.yaml").write_text(yaml.safe_dump({"swarm": swarm, "eval": {"tasks": {"qa": [metric, "mmlu"]}}}))
+        with pytest.raises(DataError, match=f"scores.*{metric}"):
+            read(tmp_path / "b.yaml", OWN)
     with pytest.raises(DataError, match="swarm"):
         read(tmp_path / "generate.yaml", OWN)
     (tmp_path / "b.yaml").write_text("a: [")
@@ -239,8 +253,9 @@ def test_what_holds_no_runs(tmp_path: Path) -> None:
         with pytest.raises(ShapleyMixError) as caught:
             read(source)
         assert caught.value.location.file == str(source)
-    with pytest.raises(DataError, match="trainer_state"):
-        read([DESIGN, STATE])
+    for sources in ([DESIGN, STATE], []):
+        with pytest.raises(DataError, match="trainer_state" if sources else "nothing"):
+            read(sources)
 
 
 def test_the_folder_of_lm_eval(tmp_path: Path) -> None:
