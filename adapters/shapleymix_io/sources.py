@@ -146,7 +146,11 @@ def _swarm(config: Mapping[str, Any], configs: Sequence[Config], ratios: Path, m
         message, hint = f"holds scores, not losses: {short(scores)}", "name them in filtering.drop_metrics"
         raise DataError(message, location=Location(measured.origin), hint=hint)
     unit = unit_said(kept, "bpb" if "eval" in config else "")
-    swarm = replace(_swarm_of(config, {} if whole else apart), **_sizes(configs), unit=unit)
+    swarm = replace(
+        _swarm_of(config, {} if whole else apart, [name for name, of in parts.items() if of]),
+        **_sizes(configs),
+        unit=unit,
+    )
     return replace(table, kind=readers.OLMIX, files=files, notices=notices, swarm=swarm)
 
 
@@ -191,10 +195,11 @@ def _olmix(path: Source) -> Table:
     return replace(table, frame=table.frame.select(pl.col(key).alias("run"), *columns, LINE))
 
 
-def _swarm_of(config: Mapping[str, Any], apart: Mapping[str, Sequence[str]]) -> Swarm:
+def _swarm_of(config: Mapping[str, Any], apart: Mapping[str, Sequence[str]], targets: Sequence[str]) -> Swarm:
     """The priors of a configuration, and its constraints, pull and weights as options of `optimize`.
 
-    The weight of a family whose metrics stay `apart` goes to them evenly; olmix itself passes over it.
+    The weight of a family whose metrics stay `apart` goes to them evenly; olmix itself passes over it. Where some
+    targets have weights, the others have 1, as in olmix.
     """
     priors, limits, picked = (_part(config, name) for name in ("priors", "constraints", "filtering"))
     tokens, prior = (_numbers(priors.get(name)) for name in ("token_counts", "relative_sizes"))
@@ -204,6 +209,7 @@ def _swarm_of(config: Mapping[str, Any], apart: Mapping[str, Sequence[str]]) -> 
     for name, weight in _numbers(picked.get("obj_weights"), str).items():
         for one in (members := apart.get(name, [name])):
             weights[one] = weights.get(one, 0.0) + weight / len(members)
+    weights = {one: weights.get(one, 1.0) for one in targets} if weights else {}
     for option, found in (("--weights", weights), ("--fix", _numbers(picked.get("fixed_weight")))):
         if found:
             options[option] = ",".join(f"{label}={value:.6g}" for label, value in found.items())
