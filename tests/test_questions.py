@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +41,14 @@ def test_numbers_of_no_language_model_are_refused(log, tmp_path, N, D, loss):
     assert caught.value.hint
 
 
+BOUNDS: tuple[dict[str, Any], ...] = (
+    {"groups": "en+de<=.5"},
+    {"caps": "en=.2", "floors": "de=.3", "objective": "worst"},
+    {"available": "en=100M,de=200M", "max_epochs": 3},
+    {"near": "uniform", "within": 0.1, "after": "uniform", "trained": "300M"},
+)
+
+
 @pytest.mark.parametrize("power", [0.0, 0.03])
 @pytest.mark.parametrize(("column", "what"), [("learning_rate", "learning rates"), ("batch_tokens", "batches")])
 def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp_path, column, what, power):
@@ -49,7 +58,11 @@ def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp
     write_runs(given, tmp_path / "runs.csv")
     found = fit(tmp_path / "runs.csv", "additive", **FAST)
     (notice,) = [one for one in found.notices if what in one]
-    assert (notice in optimize(found, log.N[0], log.D[0], groups="en+de<=.5").warnings) == (power > 0)
+    plain = fit(replace(given, **{column: np.full(len(log), np.nan)}), "additive", **FAST)
+    for bounds in BOUNDS:
+        best, same = (optimize(one, log.N[0], log.D[0], **bounds) for one in (found, plain))
+        np.testing.assert_array_equal(best.p, same.p)
+        assert (notice in best.warnings) == (power > 0)
     assert ("one recipe" in notice) == (power > 0)
     assert "go with" not in notice
     beside = {"the mixture": np.exp(log.p[:, 1] - log.p[:, 0]), "D,": log.D**0.1}
