@@ -258,9 +258,7 @@ class Watching(TorchFunctionMode):
     It must be active during the backward pass, too, where activation checkpointing runs the forward again.
     """
 
-    def __init__(
-        self, labels: Labels, book: Book, on_loss: Callable[[Sequence[Tensor], Watching], None] | None = None
-    ) -> None:
+    def __init__(self, labels: Labels, book: Book, on_loss: OnLoss | None = None) -> None:
         super().__init__()
         self.labels, self.book, self.on_loss = labels, book, on_loss
         self.routes = Routes(labels)

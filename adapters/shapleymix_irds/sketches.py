@@ -8,7 +8,7 @@ A matrix's gradient is `sum_t delta_t a_t^T` over tokens t. Its axis of inputs (
 so that a token costs (O + I) r multiplications instead of O I. With random signs over sqrt(r) products of sketches are
 right on the average, since `E[M M^T]` is the unit matrix. `with_basis` makes most columns a basis Q of what rows of
 inputs span, where products are exact, and leaves signs for the rest, `(1 - Q Q^T) S`: still right on the average, with
-about a sixth of the error. Where a model's sketches would have more numbers than `NUMBERS` a language, the axis of
+a small part of the error. Where a model's sketches would have more numbers than `NUMBERS` a language, the axis of
 outputs is folded: rows are added up in a few sums, each with a random sign, which is right on the average, too. Errors
 of many matrices average out in part, so that a large model needs fewer numbers for each.
 

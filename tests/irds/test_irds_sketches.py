@@ -143,7 +143,7 @@ def test_the_mean_over_evaluations_goes_to_the_exact_values(kind: Any, val: Any)
 
 
 def test_each_matrix_has_a_basis_and_layers_of_one_input_share_it(val: Any) -> None:
-    """Also where the first of them is too small for one, or trained no longer."""
+    """Also where the first of them is trained no longer."""
     model: Any = make_model().double()
     options = Options(val_sequences=3, measure_sequences=1, side=2)
     tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="sketch", options=options, loss_fn=loss_of(model))
