@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -179,7 +180,8 @@ def test_whatever_is_killed_the_log_is_complete_and_right(tmp_path: Path, launch
         for _ in range(3):
             time.sleep(rng.uniform(0.2, 0.6))
             if running := programs(plan):
-                os.kill(rng.choice(running), rng.choice([signal.SIGKILL, signal.SIGTERM]))
+                with suppress(ProcessLookupError):  # it may have ended since it was listed
+                    os.kill(rng.choice(running), rng.choice([signal.SIGKILL, signal.SIGTERM]))
         for one in ours:
             one.send_signal(rng.choice([signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
             one.communicate(timeout=60)
