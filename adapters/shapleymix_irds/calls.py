@@ -10,9 +10,8 @@ positions, or the matrix of one expert: its gradient by group is pulled back thr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,8 +23,7 @@ from shapleymix_irds.sketches import Labels
 Kind = Literal["matrix", "flipped", "table", "shift", "scale", "rms", "layer", "experts", "call"]
 
 
-@dataclass(frozen=True)
-class ParameterUse:
+class ParameterUse(NamedTuple):
     """One operand of a covered call that is made of parameters alone.
 
     Attributes
@@ -75,7 +73,7 @@ def leaves(value: Tensor) -> list[Tensor] | None:
     while waiting:
         node: Any = waiting.pop()
         leaf = getattr(node, "variable", None)
-        if node is None or hasattr(node, "silent") or not (leaf is None or isinstance(leaf, nn.Parameter)):
+        if node is None or hasattr(node, "below") or not (leaf is None or isinstance(leaf, nn.Parameter)):
             return None
         found += [] if leaf is None else [leaf]
         fresh = [below for below, _ in node.next_functions if below is not None and below not in seen]
@@ -84,8 +82,7 @@ def leaves(value: Tensor) -> list[Tensor] | None:
     return found
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A matrix as a parameter holds it: transposed or not, alone or one of a stack."""
 
     parameter: nn.Parameter
@@ -180,10 +177,14 @@ def _read_norm(
 def _read_pointwise(kind: Kind, labels: Labels, input: Any, other: Any, **options: Any) -> list[ParameterUse]:
     if options or not (isinstance(input, Tensor) and isinstance(other, Tensor)):
         return []
+    if input.shape == other.shape and labels.batch > 1:
+        return []  # most are, and no weight
     for weight, x in ((input, other), (other, input)):
+        if not weight.requires_grad or weight.dim() > x.dim():
+            continue
         behind = x.dim() - len(broadcast_shape(weight))
         pairs = zip(reversed(weight.shape), reversed(x.shape), strict=False)
-        fits = weight.dim() <= x.dim() and behind > 0 and all(1 in pair or pair[0] == pair[1] for pair in pairs)
+        fits = behind > 0 and all(1 in pair or pair[0] == pair[1] for pair in pairs)
         if fits and labels.lead(x.shape[:behind]) and owned(weight) and not owned(x):
             return [ParameterUse(weight, kind, x if kind == "scale" else None)]
     return []
@@ -263,9 +264,11 @@ ROWS = "_shapleymix_rows"  # of a tensor: which row of the batch each of its row
 ROW_BY_ROW = {  # functions that keep rows in their places
     "add", "sub", "mul", "div", "neg", "pow", "exp", "tanh", "sigmoid", "silu", "gelu", "relu", "relu6", "leaky_relu",
     "softplus", "hardtanh", "dropout", "clamp", "to", "type", "type_as", "float", "bfloat16", "double", "chunk",
-    "split", "unsqueeze", "masked_fill", "contiguous", "clone", "detach", "view", "reshape", "unflatten", "linear",
-    "matmul", "addmm", "grouped_mm", "grouped_mm_fallback", "rms_norm", "layer_norm",
+    "split", "unsqueeze", "masked_fill", "contiguous", "clone", "detach", "view", "reshape", "flatten", "unflatten",
+    "linear", "matmul", "addmm", "grouped_mm", "grouped_mm_fallback", "rms_norm", "layer_norm",
 }  # fmt: skip
+FOLLOWED = {prefix + name for name in ROW_BY_ROW for prefix in ("", "i", "r")}  # in place, and with sides exchanged
+FOLLOWED |= {"getitem", "index_select", "sort"}
 
 
 class Routes:
@@ -287,7 +290,7 @@ class Routes:
     def follow(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
         """Tell whose the rows of a result are, where it is known."""
         name = getattr(function, "__name__", "").strip("_")
-        if not args or not isinstance(args[0], Tensor):
+        if name not in FOLLOWED or not args or not isinstance(args[0], Tensor):
             return
         x, rows = args[0], self._rows(args) if self.sent else None
         if name in ("getitem", "index_select"):
@@ -306,10 +309,10 @@ class Routes:
             rows = base.repeat_interleave(times) if base is not None and times > 1 else rows
         elif name == "sort" and rows is not None:
             rows = rows[result[1]]
-        elif name not in ROW_BY_ROW and name.removeprefix("i").removeprefix("r") not in ROW_BY_ROW:
+        if rows is None:
             return
         for one in result if isinstance(result, tuple) else (result,):
-            if rows is not None and isinstance(one, Tensor) and one.shape[:1] == (len(rows),) and len(rows):
+            if isinstance(one, Tensor) and one.shape[:1] == (len(rows),) and len(rows):
                 setattr(one, ROWS, rows)
                 self.sent = True
 

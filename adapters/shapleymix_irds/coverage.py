@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, trained
 from shapleymix_irds.calls import ParameterUse, leaves
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.probes import Cut, Watching, marked
+from shapleymix_irds.probes import Cut, Watching
 from shapleymix_irds.sketches import Labels
 from shapleymix_irds.world import World, is_sharded, isolated, names_of
 
@@ -43,7 +43,7 @@ class Coverage:
         """Note the parameters from which a loss gets its gradient otherwise than through probes."""
         leaves = [leaf for leaf in not_probed(losses) if isinstance(leaf, nn.Parameter)]
         if leaves:
-            names = names_of(self.model)
+            names = names_of(self.model, self.parameters)
             unknown = "one of shape {}".format
             self.found |= {names.get(id(leaf), unknown(tuple(leaf.shape))) for leaf in leaves} - self.per_language
 
@@ -124,7 +124,7 @@ class Coverage:
         """Losses, trained and measured (2, B), and the marks of each call; always with the same random numbers."""
         with isolated(self.model), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
             torch.manual_seed(0)
-            with _Marks(labels, self.model) as marks:
+            with _Marks(labels, self) as marks:
                 both = loss_fn(x, y)
         return torch.stack([trained(both).double().cpu(), plain(both).double().cpu()]).detach(), dict(marks.seen)
 
@@ -132,20 +132,22 @@ class Coverage:
 class _Marks(Watching):
     """Within this context, one number for each sequence in each call that is covered."""
 
-    def __init__(self, labels: Labels, model: nn.Module) -> None:
+    def __init__(self, labels: Labels, coverage: Coverage) -> None:
         super().__init__(labels, None)  # type: ignore[arg-type]  # nothing is booked
-        self.model = model
+        self.coverage = coverage
         self.seen: dict[tuple[str, ...], list[Tensor]] = defaultdict(list)
 
     def _probed(
         self, uses: list[ParameterUse], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
-        y, known = func(*args, **options), names_of(self.model)
+        y, known = func(*args, **options), names_of(self.coverage.model, self.coverage.parameters)
         made = [leaf for use in uses for leaf in leaves(use.weight) or [use.weight]]
         names = tuple(known[id(leaf)] for leaf in made if id(leaf) in known)
         x = y if uses[0].x is None else uses[0].x
         self.seen[names].append(labels.marks(x.detach(), uses[0].kind == "table").double().cpu())
-        return marked(Cut.apply(y))
+        cut: Any = Cut.apply(y)
+        cut.grad_fn.below = []
+        return cut
 
 
 def _changed(x: Inputs) -> Inputs:
@@ -180,24 +182,22 @@ def not_probed(losses: Iterable[Tensor]) -> list[Tensor]:
         node = waiting.pop()
         if node is None:
             continue
-        if hasattr(node, "variable"):
+        kind = type(node).__name__
+        if kind == "AccumulateGrad":
             leaves[id(node.variable)] = node.variable
             continue
-        if node.name() == "CheckpointFunctionBackward":
+        if kind == "CheckpointFunctionBackward":
             hint = "take the non-reentrant form (use_reentrant=False), as PyTorch advises"
             raise CoverageError("reentrant checkpointing hides what the loss depends on", hint=hint)
-        below = getattr(node, "below", None)
-        following = below if below is not None else _following(node)
-        waiting += [n for n in following if n is not None and n not in seen]
-        seen.update(following)
+        following = getattr(node, "below", None)
+        if following is None:
+            following = [edge for edge, _ in node.next_functions]
+        if kind.startswith("CompiledFunction"):  # which takes parameters itself
+            following = [edge for edge in following if not hasattr(edge, "variable")]
+        fresh = [below for below in following if below not in seen]
+        waiting += fresh
+        seen.update(fresh)
     return list(leaves.values())
-
-
-def _following(node: Any) -> list[Any]:
-    """The functions that a function's operands come from; a compiled graph takes parameters itself."""
-    nodes = [edge for edge, _ in node.next_functions if edge is not None]
-    opaque = node.name().startswith("CompiledFunction")
-    return [edge for edge in nodes if not (opaque and hasattr(edge, "variable"))]
 
 
 _HINT = (

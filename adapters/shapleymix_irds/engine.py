@@ -25,6 +25,7 @@ from shapleymix_irds.sketches import (
     ROOM,
     Labels,
     MatrixRole,
+    Projection,
     basis_columns,
     products,
     projections_of,
@@ -123,6 +124,8 @@ class Engine:
         self.dtype = torch.float64 if double else torch.float32
         self.device = local(next(iter(self.coverage.parameters.values()))).device
         self.columns = columns
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.projections: dict[str, Projection] = {}
         self.open(0)
 
     @property
@@ -147,8 +150,11 @@ class Engine:
         self.draw = torch.Generator(self.device).manual_seed(seed % 2**62)
         self.mixing = torch.Generator(self.device).manual_seed((seed + self.world.rank + 1) % 2**62)
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
-        projections = projections_of(shapes, self.uses, self.columns)
-        self.projections = {name: projection.drawn(self.draw, self.dtype) for name, projection in projections.items()}
+        if shapes != self.shapes:
+            self.shapes = shapes
+            self.projections = projections_of(shapes, self.uses, self.columns)
+        for projection in self.projections.values():
+            projection.draw(self.draw, self.dtype)
         shared: dict[str, Tensor | None] = {}
         for name, projection in self.projections.items():
             projection.matrix = shared.setdefault(self.alike.get(name, name), projection.matrix)
@@ -315,12 +321,13 @@ class Engine:
         labels, present = labels.dense()
         labels.join()
         book = Book(self, labels.count)
-        with Watching(labels, book):
+        with Watching(labels, book) as mode:
             losses = plain(loss_fn(piece.x, piece.y))
             scale = 0.5 ** int(piece.tokens.sum()).bit_length()  # about a mean; low precisions could overflow in a sum
             losses = losses * (piece.weights * scale).to(losses)
-            self.coverage.look([losses])
-            self.draw_projections()
+        self.coverage.look([losses])
+        self.draw_projections()
+        with mode:
             grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.coverage.per_language))
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
             self._pass_by_language((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)

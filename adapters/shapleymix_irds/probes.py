@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from shapleymix_irds.calls import READERS, ParameterUse, Routes, View, broadcast_shape, leaves, view_of
+from shapleymix_irds.calls import READERS, ParameterUse, Reader, Routes, View, broadcast_shape, leaves, view_of
 from shapleymix_irds.sketches import (
     Labels,
     Projection,
@@ -68,7 +68,7 @@ class Probe(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         with unwatched():
             found = ctx.measure(x, grads[0])
-        sketches = [None if each is None else each.to(dtype) for each, dtype in zip(found, ctx.dtypes, strict=True)]
+            sketches = [None if each is None else each.to(dtype) for each, dtype in zip(found, ctx.dtypes, strict=True)]
         return grads[0], None, None, *sketches
 
 
@@ -206,8 +206,8 @@ class Book:
 
         A compiler traces a block while they are in place and cannot look then, so they are learnt before.
         """
-        for identity, name in names_of(self.engine.model).items():
-            if name in self.dummies and name not in self.engine.coverage.per_language:
+        for identity, name in names_of(self.engine.model, self.engine.parameters).items():
+            if name not in self.engine.coverage.per_language:
                 place = Place(name, self.engine.projections[name], self.dummies[name], self.met.get(name))
                 self.places.setdefault(identity, place)
 
@@ -227,7 +227,7 @@ class Book:
     def note(self, place: Place, x: Tensor, rows: Rows) -> None:
         """Before projections are drawn: add random sums of rows of inputs to M, which multiplies them."""
         matrix, engine = place.projection.matrix, self.engine
-        if matrix is None or engine.projections_drawn or torch.compiler.is_compiling():
+        if matrix is None or engine.projections_drawn:
             return
         if not engine.examined:
             engine.alike.setdefault(place.name, rows.firsts.setdefault(matrix.shape, place.name))
@@ -245,7 +245,7 @@ class Book:
 
     def projected(self, rows: Tensor, projection: Projection, known: Rows | None) -> Tensor:
         """Rows times M, once for all layers that take them one after another."""
-        if known is None or torch.compiler.is_compiling():
+        if known is None:
             return projection.projected(rows)
         if self.made is None or self.made[0] is not known or self.made[1] is not projection.matrix:
             self.made = known, projection.matrix, projection.projected(rows)
@@ -273,16 +273,14 @@ class Watching(TorchFunctionMode):
         if func is torch.Tensor.unflatten:
             # a method written in Python with super(), which the compiler cannot trace under a mode
             func = torch.unflatten
-        y = self._called(func, args, options) if torch.is_grad_enabled() else func(*args, **options)
+        reader = READERS.get(func) if torch.is_grad_enabled() else None
+        y = func(*args, **options) if reader is None else self._called(reader, func, args, options)
         if not torch.compiler.is_compiling():
             self.routes.follow(func, args, y)
         return y
 
-    def _called(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _called(self, reader: Reader, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """A call, with its probes where it is covered."""
-        reader = READERS.get(func)
-        if reader is None:
-            return func(*args, **options)
         if self.labels.length is None and func in (F.linear, F.embedding) and isinstance(args[0], Tensor):
             self.labels.infer_length(args[0])  # the length of sequences, from the first layer
         labels = self.routes.labels_of(args)
@@ -298,50 +296,49 @@ class Watching(TorchFunctionMode):
             if cast is not first.x:  # which the call would have done itself, and held
                 args = tuple(cast if value is first.x else value for value in args)
                 options = {name: cast if value is first.x else value for name, value in options.items()}
-                uses = [replace(first, x=cast), *uses[1:]]
+                uses = [first._replace(x=cast), *uses[1:]]
         y = whole = func(*args, **options)
-        covered = set()
+        eager, covered = not torch.compiler.is_compiling(), []
         for use in uses:
             view = view_of(use.weight)
             bare = view is not None and view.part is None and use.kind not in ("experts", "call")
             if view is not None and bare and (not view.turned or use.kind in ("matrix", "flipped")):
                 place = self.book.place(view.parameter)
-                probed = None if place is None else self._probe(use, view, y, place, labels, first.x)
+                rows = self.rows_of(first.x) if eager else None
+                probed = None if place is None else self._probe(use, view, y, place, labels, rows)
             else:
                 probed = self._loose_probe(use, view, y, labels)
             if probed is not None:
                 y = probed
-                covered.add(id(use.weight))
-        if y is not whole and not torch.compiler.is_compiling():
+                covered.append(use.weight)
+        if eager and y is not whole:
             last: Any = y.grad_fn
-            last.below = _nodes(value for value in (*args, *options.values()) if id(value) not in covered)
+            last.below = _nodes((*args, *options.values()), covered)
         return y
 
     def rows_of(self, x: Tensor | None) -> Rows:
         """The rows of an input, the same for layers that take it one after another."""
-        if torch.compiler.is_compiling():
-            return Rows()
         if x is not self.last[0]:
             self.last = x, Rows()
         return self.last[1]
 
     def _probe(
-        self, use: ParameterUse, view: View, y: Tensor, place: Place, labels: Labels, given: Tensor | None
+        self, use: ParameterUse, view: View, y: Tensor, place: Place, labels: Labels, rows: Rows | None
     ) -> Tensor:
-        """The output behind the probe of a bare parameter."""
+        """The output behind the probe of a bare parameter; `rows` are None where a compiler hides them."""
         book, projection, x = self.book, place.projection, None if use.x is None else use.x.detach()
         # the numbers alone, since `use` would hold the input longer than autograd does
         padding, eps, norm = use.padding, use.eps, NORMS.get(use.kind, 0)
         if use.kind in ("matrix", "flipped", "table"):
             assert x is not None
             flipped, units = (use.kind == "flipped") != view.turned, labels.units(x)
-            rows = None if use.kind == "table" or flipped else self.rows_of(given)
-            if rows is not None:
-                book.note(place, x, rows)
+            given = None if use.kind == "table" or flipped else rows
+            if given is not None:
+                book.note(place, x, given)
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
                 left, right = operands(x, delta, flipped, padding)
-                right = book.projected(right, projection, rows)
+                right = book.projected(right, projection, given)
                 return matrix_sketch(left, right, units, labels.count, projection, place.met)
         else:
             shape = torch.Size(projection.shape) if norm else broadcast_shape(view.parameter)
@@ -350,10 +347,9 @@ class Watching(TorchFunctionMode):
                 return products(projection.folded(vector_gradient(x, delta, shape, labels, norm, eps)), place.met)
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
-            silent = not torch.compiler.is_compiling() and book.silent(place.name)
-            return [None if silent else sketch(x, delta)]
+            return [None if rows is not None and book.silent(place.name) else sketch(x, delta)]
 
-        return marked(Probe.apply(y, x, measure, place.dummy))
+        return Probe.apply(y, x, measure, place.dummy)
 
     def _loose_probe(self, use: ParameterUse, view: View | None, y: Tensor, labels: Labels) -> Tensor | None:
         """The output behind the probe of what parameters are made into; None where one of them is not known."""
@@ -366,9 +362,10 @@ class Watching(TorchFunctionMode):
         if not known or len(known) < len(places):
             return None
         book, x = self.book, None if use.x is None else use.x.detach()
-        if view is not None and stacked and x is not None and (use.kind == "matrix") != view.turned:
+        eager = not torch.compiler.is_compiling()
+        if eager and view is not None and stacked and x is not None and (use.kind == "matrix") != view.turned:
             book.note(known[0], x, Rows())
-        use = replace(use, x=None)  # autograd holds the input, and lets go of it earlier
+        use = use._replace(x=None)  # autograd holds the input, and lets go of it earlier
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             if all(book.silent(place.name) for place in known):
@@ -383,7 +380,7 @@ class Watching(TorchFunctionMode):
                         own[group] = place.projection.sketch(part)
             return [None if book.silent(p.name) else products(own, p.met) for p, own in zip(known, found, strict=True)]
 
-        return marked(Probe.apply(y, x, measure, *(place.dummy for place in known)))
+        return Probe.apply(y, x, measure, *(place.dummy for place in known))
 
     def _backward(
         self,
@@ -419,14 +416,8 @@ def _autocast(x: Tensor) -> Tensor:
     return x.to(torch.get_autocast_dtype(kind)) if eligible else x
 
 
-def marked(y: Tensor) -> Tensor:
-    """The output of a probe, whose node tells that it is one."""
-    if not torch.compiler.is_compiling() and y.grad_fn is not None:
-        y.grad_fn.silent = True  # type: ignore[attr-defined]
-    return y
-
-
-def _nodes(values: Any) -> list[Any]:
-    """The nodes of the graph that values with a gradient come from."""
+def _nodes(values: Any, covered: list[Tensor]) -> list[Any]:
+    """The nodes of the graph that values with a gradient come from, but for those that are covered."""
     graded = [value for value in values if isinstance(value, Tensor) and value.requires_grad]
-    return [torch.autograd.graph.get_gradient_edge(value).node for value in graded]
+    left = [value for value in graded if not any(value is each for each in covered)]
+    return [value.grad_fn or torch.autograd.graph.get_gradient_edge(value).node for value in left]

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -67,6 +68,10 @@ class Labels:
         Number of groups that occur: the first ones.
     owners, sequences : tensor (rows,), optional, and int
         Where rows were chosen: the sequence that each is of, and the number of sequences.
+    batch : int
+        B.
+    by_token : bool
+        Whether each token has its own label.
     whole, blocks : Units
         Of the rows of an activation, in their order, and sorted.
     """
@@ -78,24 +83,18 @@ class Labels:
     present: int = 0
     owners: Tensor | None = None
     sequences: int = 0
+    batch: int = field(init=False)
+    by_token: bool = field(init=False)
     whole: Units = field(init=False)
     blocks: Units = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.tokens_first and self.length and not self.by_token:
+        if self.tokens_first and self.length and self.groups.dim() == 1:
             self.groups = self.groups[:, None].expand(-1, self.length)
+        self.batch, self.by_token = len(self.groups), self.groups.dim() == 2
         if self.by_token:
             self.length = self.groups.shape[1]
         self.whole, self.blocks = Units(self.ordered), sorted_units(self.ordered, self.count)
-
-    @property
-    def by_token(self) -> bool:
-        """Whether each token has its own label."""
-        return self.groups.dim() == 2
-
-    @property
-    def batch(self) -> int:
-        return self.groups.shape[0]
 
     def dense(self) -> tuple[Labels, Tensor]:
         """The same labels numbered anew, without groups that do not occur, and which group each number is.
@@ -224,24 +223,24 @@ class Projection:
     matrix: Tensor | None = None
     signs: Tensor | None = None
 
-    @property
+    @cached_property
     def outputs(self) -> int:
         """O; all of a parameter that is no matrix."""
         return self.shape[-2] if is_matrix(self.shape) else math.prod(self.shape)
 
-    @property
+    @cached_property
     def numbers(self) -> int:
         """Numbers of a sketch."""
         whole = math.prod(self.shape) // max(1, self.outputs) * (self.rows or self.outputs)
         return whole // self.shape[-1] * self.columns if self.columns else whole
 
-    def drawn(self, draw: torch.Generator, dtype: torch.dtype) -> Projection:
-        """The same with signs, and room for M."""
-        room = (self.columns, self.shape[-1])
-        # columns lie one behind the other, by which products are faster
-        matrix = torch.zeros(room, dtype=dtype, device=draw.device).T if self.columns else None
-        folds = signs((self.outputs,), draw, dtype) if self.rows else None
-        return replace(self, matrix=matrix, signs=folds)
+    def draw(self, draw: torch.Generator, dtype: torch.dtype) -> Projection:
+        """The same with new signs, and room for a new M."""
+        if self.columns:  # which lie one behind the other, by which products are faster
+            self.matrix = torch.zeros((self.columns, self.shape[-1]), dtype=dtype, device=draw.device).T
+        if self.rows:
+            self.signs = signs((self.outputs,), draw, dtype)
+        return self
 
     def sketch(self, grads: Tensor) -> Tensor:
         """Sketches (..., numbers) of whole gradients (..., *shape), the same as their tokens would have given."""
@@ -383,7 +382,7 @@ def _core(a: Tensor, b: Tensor, units: Units, count: int, projection: Projection
         a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (a, b))
     many, early = len(units.groups), count * a.shape[1] * b.shape[1] > ROOM  # too much to be held before it is folded
     b = projection.folded(b) if early else b
-    a, b = (part.reshape(many, -1 if part.numel() else 0, part.shape[1]) for part in (a, b))
+    a, b = (part.view(many, part.shape[0] // max(1, many), part.shape[1]) for part in (a, b))
     step = many if units.apart else max(1, ROOM // (a.shape[2] * b.shape[2]))
     found: Tensor | None = None
     for first in range(0, max(1, many), max(1, step)):

@@ -127,30 +127,35 @@ def put_back(model: nn.Module) -> None:
 
     After a forward pass without a backward pass FSDP2 may leave whole parameters there, which it frees later.
     """
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            module.reshard()
+    for module in modules_of(model, FSDPModule):
+        module.reshard()
 
 
-def replicas(model: nn.Module) -> list[DistributedDataParallel]:
-    """The DDP wrappers in a model."""
-    return [module for module in model.modules() if isinstance(module, DistributedDataParallel)]
+def modules_of(model: nn.Module, kind: type[Any] = nn.Module) -> list[Any]:
+    """The modules of a kind in a model, each once; many times faster than `modules()`, which an evaluation feels."""
+    found: dict[nn.Module, None] = {}
+    waiting: list[nn.Module | None] = [model]
+    while waiting:
+        module = waiting.pop()
+        if module is not None and module not in found:
+            found[module] = None
+            waiting += module._modules.values()
+    return [module for module in found if isinstance(module, kind)]
 
 
 def shard_groups(model: nn.Module) -> list[Any]:
     """FSDP2's groups of parameters that are gathered and reduced together."""
     groups = []
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            state: Any = module._get_fsdp_state()
-            several = getattr(state, "_fsdp_param_groups", None)  # one before PyTorch 2.10 or so
-            groups += [state._fsdp_param_group] if several is None and state._fsdp_param_group else several or []
+    for module in modules_of(model, FSDPModule):
+        state: Any = module._get_fsdp_state()
+        several = getattr(state, "_fsdp_param_groups", None)  # one before PyTorch 2.10 or so
+        groups += [state._fsdp_param_group] if several is None and state._fsdp_param_group else several or []
     return groups
 
 
-def names_of(model: nn.Module) -> dict[int, str]:
+def names_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[int, str]:
     """Names of parameters by identity, also of the whole ones that FSDP2 puts in the places of shards for a block."""
-    names = {id(parameter): tidy(name) for name, parameter in model.named_parameters()}
+    names = {id(parameter): name for name, parameter in parameters.items()}
     parts = [part for group in shard_groups(model) for part in group.fsdp_params]
     found = [(getattr(part, "_unsharded_param", None), names.get(id(part.sharded_param))) for part in parts]
     return names | {id(whole): name for whole, name in found if whole is not None and name is not None}
@@ -193,17 +198,18 @@ def isolated(model: nn.Module, evaluating: bool = False) -> Iterator[None]:
     experts, say) is taken back; DDP neither reduces nor is made ready to, and sharded parameters are sharded again.
     With `evaluating` the model is in eval mode.
     """
-    devices = list({parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"})
-    modes = [(module, module.training) for module in model.modules()]
-    ready = [(replica, replica.require_forward_param_sync) for replica in replicas(model)]
+    modules = modules_of(model)
+    devices = list({p.device for m in modules for p in m._parameters.values() if p is not None and p.is_cuda})
+    modes = [(vars(module), module.training) for module in modules]
+    ready = [(replica, replica.require_forward_param_sync) for replica in modules_of(model, DistributedDataParallel)]
     buffers = [
         (module, name, buffer, buffer.clone(), buffer._version)
-        for module in model.modules()
+        for module in modules
         for name, buffer in module._buffers.items()
         if buffer is not None
     ]
-    if evaluating:
-        model.eval()
+    for values, training in modes:
+        values["training"] = training and not evaluating
     try:
         with ExitStack() as stack:
             stack.enter_context(torch.random.fork_rng(devices))
@@ -215,8 +221,8 @@ def isolated(model: nn.Module, evaluating: bool = False) -> Iterator[None]:
             _restore(*kept)
         for replica, value in ready:
             replica.require_forward_param_sync = value
-        for module, training in modes:
-            module.training = training
+        for values, training in modes:
+            values["training"] = training
         put_back(model)
 
 
@@ -255,9 +261,9 @@ def check_wrappers(
     TrackerError
         If the wrapper's ranks are not those of the tracker.
     """
-    if any(isinstance(module, FullyShardedDataParallel) for module in model.modules()):
+    if modules_of(model, FullyShardedDataParallel):
         raise CoverageError("the model is wrapped by FullyShardedDataParallel (FSDP1)", hint="use `fully_shard`")
-    for replica in replicas(model):
+    for replica in modules_of(model, DistributedDataParallel):
         if replica.static_graph:
             hint = "leave it out; with unused parameters take find_unused_parameters=True"
             raise CoverageError("DDP with static_graph=True expects the same passes in every step", hint=hint)

@@ -27,7 +27,7 @@ from torch import Tensor  # noqa: E402
 def drawn(shape: tuple[int, ...], columns: int, most: float = torch.inf, seed: int = 7) -> Projection:
     """The side of a matrix in double precision, with signs for M."""
     draw = torch.Generator().manual_seed(seed)
-    side = projection_of(shape, columns, "matrix", most).drawn(draw, torch.float64)
+    side = projection_of(shape, columns, "matrix", most).draw(draw, torch.float64)
     if side.matrix is not None:
         side.matrix = signs(tuple(side.matrix.shape), draw, torch.float64) * side.columns**-0.5
     return side
