@@ -152,7 +152,7 @@ class Engine:
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
         if shapes != self.shapes:
             self.shapes = shapes
-            self.projections = projections_of(shapes, self.uses, self.columns)
+            self.projections = projections_of(shapes, self.uses, self.columns, len(self.languages))
         for projection in self.projections.values():
             projection.draw(self.draw, self.dtype)
         shared: dict[str, Tensor | None] = {}

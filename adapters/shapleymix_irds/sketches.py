@@ -8,7 +8,7 @@ A matrix's gradient is `sum_t delta_t a_t^T` over tokens t. Its axis of inputs (
 so that a token costs (O + I) r multiplications instead of O I. With random signs over sqrt(r) products of sketches are
 right on the average, since `E[M M^T]` is the unit matrix. `with_basis` makes most columns a basis Q of what rows of
 inputs span, where products are exact, and leaves signs for the rest, `(1 - Q Q^T) S`: still right on the average, with
-a small part of the error. Where a model's sketches would have more numbers than `NUMBERS` a language, the axis of
+a small part of the error. Where a language's sketches would have more numbers than `projections_of` allows, the axis of
 outputs is folded: rows are added up in a few sums, each with a random sign, which is right on the average, too. Errors
 of many matrices average out in part, so that a large model needs fewer numbers for each.
 
@@ -192,13 +192,13 @@ def sorted_units(groups: Tensor, count: int) -> Units:
     return Units(owner.clamp(max=count - 1), slots)
 
 
-ROOM = 2**22  # numbers that are made at a time
-NUMBERS = 800_000  # of the sketches of one language, in all
+ROOM = 2**20  # numbers that are made at a time
+NUMBERS, FEWEST_NUMBERS = 800_000, 2**17  # the most of the sketches of one language, and what all may have
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
 MatrixRole = Literal["matrix", "output", "table"]
-# times r, and shares of `NUMBERS`: most of the error is in the output layer's
+# times r, and shares of these numbers: most of the error is in the output layer's
 COLUMNS: dict[MatrixRole, int] = {"matrix": 1, "output": 8, "table": 8}
 SHARES: dict[MatrixRole, int] = {"matrix": 1, "output": 16, "table": 16}
 
@@ -265,7 +265,7 @@ class Projection:
 
 
 def projections_of(
-    shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, MatrixRole], columns: int
+    shapes: Mapping[str, tuple[int, ...]], uses: Mapping[str, MatrixRole], columns: int, languages: int
 ) -> dict[str, Projection]:
     """The projections of a model's parameters, before they are drawn; those that are not told of are used as matrices.
 
@@ -273,10 +273,14 @@ def projections_of(
     ----------
     columns : int
         r; 0: products are exact.
+    languages : int
+        K: the sketches of all have no more numbers than the model, or `FEWEST_NUMBERS` each.
     """
+    whole = sum(map(math.prod, shapes.values()))
+    left = min(NUMBERS, max(FEWEST_NUMBERS, whole / languages))
     roles: dict[str, MatrixRole] = {name: uses.get(name, "matrix") for name in shapes}
     found = {name: projection_of(shape, columns, roles[name]) for name, shape in shapes.items()}
-    left, waiting = float(NUMBERS), dict.fromkeys(shapes, 0.0)
+    waiting = dict.fromkeys(shapes, 0.0)
     # those that need less than their share leave the rest to the others
     while waiting and columns:
         whole = sum(SHARES[roles[name]] for name in waiting)

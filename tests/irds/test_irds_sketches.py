@@ -104,7 +104,7 @@ def test_what_an_evaluation_holds_at_3_billion_parameters() -> None:
     layer |= {"norm1": (h,), "norm2": (h,)}
     shapes: dict[str, tuple[int, ...]] = {f"{n}.{name}": shape for n in range(28) for name, shape in layer.items()}
     shapes |= {"norm": (h,), "embed": (vocabulary, h), "head": (vocabulary, h)}
-    sides = projections_of(shapes, {"embed": "table", "head": "output"}, Options().side).values()
+    sides = projections_of(shapes, {"embed": "table", "head": "output"}, Options().side, 20).values()
     numbers = sum(side.numbers for side in sides)
     matrices = sum(side.shape[-1] * side.columns for side in sides)
     assert numbers <= sketches.NUMBERS
