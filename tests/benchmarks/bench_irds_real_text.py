@@ -12,6 +12,9 @@ trains further than those runs did, and late steps are specific to a language. S
 
 With `--ranks N` the runs are made on so many ranks under torchrun, too, and compared with those of one rank: the
 matrices differ by 3% at most (in the Frobenius norm; off the diagonal it is shown).
+
+With `--sketches` a run of width 128 and four layers is made twice, with exact products and with sketches: their
+matrices differ by 1% at most off the diagonal.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "adapters"))
 sys.path.insert(0, str(ROOT))
 
+from shapleymix_irds import tracker  # noqa: E402
 from shapleymix_irds.train.app import main as train  # noqa: E402
 
 from shapleymix.game.coalitions import Game, coalition_game, shapley_values  # noqa: E402
@@ -44,6 +48,8 @@ RUN = (
     "--irds-pool 64 --irds-measure 64 --z-loss 0"
 ).split()
 Measured = tuple[TransferMatrix, TransferMatrix, np.ndarray, float]
+WIDER = ["--layers=4", "--hidden=128", "--heads=4", "--ffn=384"]  # too large to be measured exactly by itself
+NOISE = 0.01  # relative difference off the diagonal, of matrices by sketches and by exact products of the same run
 SAME = 0.03  # relative difference of the matrices of one and of several ranks
 LEAST = {"cosine": 0.96, "pearson": 0.94}  # the paper's own: .958, .939
 
@@ -100,6 +106,16 @@ def compare_ranks(folder: Path, runs: dict[int, Measured], ranks: int, more: lis
     return max(whole for whole, _ in found) <= SAME
 
 
+def compare_sketches(folder: Path, seed: int, more: list[str]) -> bool:
+    """Print how far sketches are from exact products of the same run; whether it is near enough."""
+    found = []
+    for tracker.EXACT in (2**62, 0):
+        found.append(measured(folder, seed, [*WIDER, *more])[0])
+    off = differences(*found)[1]
+    print(f"seed {seed}: sketches are {off:.2%} off the diagonal from exact products (asked: at most {NOISE:.0%})")
+    return off <= NOISE
+
+
 def row(name: str, matrix: TransferMatrix, exact: TransferMatrix, game: Game) -> tuple[float, float]:
     """Print how alike two matrices are, normalised and as they are, and the linear-datamodelling score of the first:
     the rank correlation over coalitions of its members' values, added up, with what the coalition earned.
@@ -125,12 +141,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--ranks", type=int, default=1, help="compare with runs on so many ranks")
+    parser.add_argument("--sketches", action="store_true", help="compare sketches with exact products instead")
     parser.add_argument("--small", action="store_true", help="see that it runs, in some seconds")
     arguments, more = parser.parse_known_args()
+    folder, coalitions, seeds = corpus(), read_runs(COALITIONS), [int(seed) for seed in arguments.seeds.split(",")]
+    if arguments.sketches:
+        return 0 if all(compare_sketches(folder, seed, more) for seed in seeds) else 1
     more += ["--tokens", "40k", "--irds-pool", "4", "--irds-measure", "4"] * arguments.small
-    folder, coalitions = corpus(), read_runs(COALITIONS)
     exact = shapley_values(coalitions)
-    runs = {seed: measured(folder, seed, more) for seed in map(int, arguments.seeds.split(","))}
+    runs = {seed: measured(folder, seed, more) for seed in seeds}
     kinds = ("cosine", "Pearson", "cos off", "Pear off")
     print("normalised values, values as they are (exponentials hide signs), and linear-datamodelling score")
     print(f"{'agreement with exact SV':<24}" + "".join(f"{name:>9}" for name in (*kinds, *kinds, "LDS")))
