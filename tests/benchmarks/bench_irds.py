@@ -55,6 +55,7 @@ class Bench:
         self.K = K = languages
         self.model = Decoder(ModelConfig(layers, hidden, 3 * hidden, 8, vocab))
         self.model.initialise(0)
+        self.parameters = sum(p.numel() for p in self.model.parameters())
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, betas=(0.9, 0.95), foreach=True)
         self.count = tokens // LENGTH
         self.x, self.y = (torch.randint(0, vocab, (self.count, LENGTH)) for _ in range(2))
@@ -64,10 +65,6 @@ class Bench:
         length = min(LENGTH, int(SHARE * tokens) // (each * K))
         self.val = {name: tuple(torch.randint(0, vocab, (each, length)) for _ in range(2)) for name in self.names}
         self.options = {"val_sequences": each, "measure_sequences": 1}
-
-    @property
-    def parameters(self) -> int:
-        return sum(p.numel() for p in self.model.parameters())
 
     def losses(self, x: Tensor, y: Tensor) -> Tensor:
         return sequence_losses(self.model(x), y)[1]
