@@ -304,7 +304,7 @@ class Watching(TorchFunctionMode):
             bare = view is not None and view.part is None and use.kind not in ("experts", "call")
             if view is not None and bare and (not view.turned or use.kind in ("matrix", "flipped")):
                 place = self.book.place(view.parameter)
-                rows = self.rows_of(first.x) if eager else None
+                rows = self.rows_of(first) if eager else None
                 probed = None if place is None else self._probe(use, view, y, place, labels, rows)
             else:
                 probed = self._loose_probe(use, view, y, labels)
@@ -316,10 +316,10 @@ class Watching(TorchFunctionMode):
             last.below = _nodes((*args, *options.values()), covered)
         return y
 
-    def rows_of(self, x: Tensor | None) -> Rows:
-        """The rows of an input, the same for layers that take it one after another."""
-        if x is not self.last[0]:
-            self.last = x, Rows()
+    def rows_of(self, use: ParameterUse) -> Rows:
+        """The rows of the last input of a matrix, the same for those that take it in turn, norms between or not."""
+        if use.kind in ("matrix", "flipped") and use.x is not self.last[0]:
+            self.last = use.x, Rows()
         return self.last[1]
 
     def _probe(

@@ -120,6 +120,8 @@ def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(
             assert grad is None or (torch.equal if watches else close)(parameter.grad, grad)
         tracker.commit(lr=RATE)
         assert tracker.engine.fallback is None
+        shared = {one.split(".")[-2] for one, first in tracker.engine.alike.items() if one != first}
+        assert name != "qwen3" or shared == ({"k_proj", "v_proj", "up_proj"} if engine == "sketch" else set())
         sides = tracker.engine.projections
         assert any(side.columns and side.rows for side in sides.values()) == (engine == "sketch")
         assert relative(tracker.ledger.phi, RATE * products(model, g, h, sides)) < 1e-5
