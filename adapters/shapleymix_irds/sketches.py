@@ -68,10 +68,6 @@ class Labels:
         Number of groups that occur: the first ones.
     owners, sequences : tensor (rows,), optional, and int
         Where rows were chosen: the sequence that each is of, and the number of sequences.
-    batch : int
-        B.
-    by_token : bool
-        Whether each token has its own label.
     whole, blocks : Units
         Of the rows of an activation, in their order, and sorted.
     """
@@ -83,18 +79,25 @@ class Labels:
     present: int = 0
     owners: Tensor | None = None
     sequences: int = 0
-    batch: int = field(init=False)
-    by_token: bool = field(init=False)
     whole: Units = field(init=False)
     blocks: Units = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.tokens_first and self.length and self.groups.dim() == 1:
+        if self.tokens_first and self.length and not self.by_token:
             self.groups = self.groups[:, None].expand(-1, self.length)
-        self.batch, self.by_token = len(self.groups), self.groups.dim() == 2
         if self.by_token:
             self.length = self.groups.shape[1]
         self.whole, self.blocks = Units(self.ordered), sorted_units(self.ordered, self.count)
+
+    @property
+    def by_token(self) -> bool:
+        """Whether each token has its own label."""
+        return self.groups.dim() == 2
+
+    @property
+    def batch(self) -> int:
+        """B; a number that is held would be one more symbol to the compiler, which it cannot trace back."""
+        return self.groups.shape[0]
 
     def dense(self) -> tuple[Labels, Tensor]:
         """The same labels numbered anew, without groups that do not occur, and which group each number is.
