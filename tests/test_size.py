@@ -28,7 +28,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 709,
     "cli/shapleymix_cli": 1_683,
     "cli/shapleymix_view": 1_001,
-    "tests": 15_994,
+    "tests": 16_000,
 }
 MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_427, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

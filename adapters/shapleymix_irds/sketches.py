@@ -196,7 +196,8 @@ def sorted_units(groups: Tensor, count: int) -> Units:
 
 
 ROOM = 2**20  # numbers that are made at a time
-NUMBERS, FEWEST_NUMBERS = 800_000, 2**17  # the most of the sketches of one language, and what all may have
+NUMBERS = 800_000  # of the sketches of one language, in all, at most
+HELD, FEW_NUMBERS = 0.75, 2**17  # the numbers of all languages over the model's, at most; as many each are never cut
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
@@ -237,13 +238,12 @@ class Projection:
         whole = math.prod(self.shape) // max(1, self.outputs) * (self.rows or self.outputs)
         return whole // self.shape[-1] * self.columns if self.columns else whole
 
-    def draw(self, draw: torch.Generator, dtype: torch.dtype) -> Projection:
-        """The same with new signs, and room for a new M."""
+    def draw(self, draw: torch.Generator, dtype: torch.dtype) -> None:
+        """Take new signs, and room for a new M."""
         if self.columns:  # which lie one behind the other, by which products are faster
             self.matrix = torch.zeros((self.columns, self.shape[-1]), dtype=dtype, device=draw.device).T
         if self.rows:
             self.signs = signs((self.outputs,), draw, dtype)
-        return self
 
     def sketch(self, grads: Tensor) -> Tensor:
         """Sketches (..., numbers) of whole gradients (..., *shape), the same as their tokens would have given."""
@@ -277,10 +277,9 @@ def projections_of(
     columns : int
         r; 0: products are exact.
     languages : int
-        K: the sketches of all have no more numbers than the model, or `FEWEST_NUMBERS` each.
+        K: the sketches of all have at most `HELD` of the numbers of the model, or `FEW_NUMBERS` each.
     """
-    whole = sum(map(math.prod, shapes.values()))
-    left = min(NUMBERS, max(FEWEST_NUMBERS, whole / languages))
+    left = min(NUMBERS, max(FEW_NUMBERS, HELD * sum(map(math.prod, shapes.values())) / languages))
     roles: dict[str, MatrixRole] = {name: uses.get(name, "matrix") for name in shapes}
     found = {name: projection_of(shape, columns, roles[name]) for name, shape in shapes.items()}
     waiting = dict.fromkeys(shapes, 0.0)
@@ -305,9 +304,10 @@ def projection_of(
     r, numbers = columns * COLUMNS[use], math.prod(shape)
     gains = is_matrix(shape) and r * (shape[-1] + shape[-2]) < shape[-1] * shape[-2]
     projection = Projection(shape, r if gains and not (use == "table" and numbers <= most) else 0)
-    times = math.ceil(projection.numbers / most)  # a table's rows are only added up, be they as long as they are
+    if projection.numbers <= most:
+        return projection
     # an odd number, so that no two heads of attention are added up place by place, whose rows are alike
-    return projection if times <= 1 else replace(projection, rows=math.ceil(projection.outputs / times) | 1)
+    return replace(projection, rows=int(projection.outputs * most / projection.numbers) | 1)
 
 
 def basis_columns(columns: int) -> int:

@@ -196,7 +196,8 @@ def isolated(model: nn.Module, evaluating: bool = False) -> Iterator[None]:
 
     Random numbers drawn within are not drawn from training's; what a forward pass writes into buffers (loads of
     experts, say) is taken back; DDP neither reduces nor is made ready to, and sharded parameters are sharded again.
-    With `evaluating` the model is in eval mode.
+    With `evaluating` each module takes itself to be in eval mode; its own `eval()`, which may do more (merge weights,
+    say), is not called.
     """
     modules = modules_of(model)
     devices = list({p.device for m in modules for p in m._parameters.values() if p is not None and p.is_cuda})

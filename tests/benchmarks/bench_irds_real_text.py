@@ -100,14 +100,15 @@ def compare_ranks(folder: Path, runs: dict[int, Measured], ranks: int, more: lis
     return max(whole for whole, _ in found) <= SAME
 
 
-def compare_sketches(folder: Path, seed: int, more: list[str]) -> bool:
-    """Print how far sketches are from exact products of the same run; whether it is near enough."""
+def sketch_error(folder: Path, seed: int, more: list[str]) -> float:
+    """Print how far sketches are from exact products of the same run, off the diagonal."""
     found = []
-    for tracker.EXACT in (2**62, 0):
+    for most in (2**62, 0):
+        tracker.EXACT = most  # which the trainer does not let its users choose
         found.append(measured(folder, seed, [*WIDER, *more])[0])
     off = differences(*found)[1]
     print(f"seed {seed}: sketches are {off:.2%} off the diagonal from exact products (asked: at most {NOISE:.0%})")
-    return off <= NOISE
+    return off
 
 
 def row(name: str, matrix: TransferMatrix, exact: TransferMatrix, game: Game) -> tuple[float, float]:
@@ -134,13 +135,14 @@ def main() -> int:
     """Run and compare; 1 if the agreement is below what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0")
-    parser.add_argument("--ranks", type=int, default=1, help="compare with runs on so many ranks")
-    parser.add_argument("--sketches", action="store_true", help="compare sketches with exact products instead")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--ranks", type=int, default=1, help="compare with runs on so many ranks, too")
+    instead.add_argument("--sketches", action="store_true", help="compare sketches with exact products instead")
     parser.add_argument("--small", action="store_true", help="see that it runs, in some seconds")
     arguments, more = parser.parse_known_args()
     folder, coalitions, seeds = corpus(), read_runs(COALITIONS), [int(seed) for seed in arguments.seeds.split(",")]
     if arguments.sketches:
-        return 0 if all(compare_sketches(folder, seed, more) for seed in seeds) else 1
+        return 0 if max([sketch_error(folder, seed, more) for seed in seeds]) <= NOISE else 1
     more += ["--tokens", "40k", "--irds-pool", "4", "--irds-measure", "4"] * arguments.small
     exact = shapley_values(coalitions)
     runs = {seed: measured(folder, seed, more) for seed in seeds}

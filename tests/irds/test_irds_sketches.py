@@ -27,7 +27,8 @@ from torch import Tensor  # noqa: E402
 def drawn(shape: tuple[int, ...], columns: int, most: float = torch.inf, seed: int = 7) -> Projection:
     """The side of a matrix in double precision, with signs for M."""
     draw = torch.Generator().manual_seed(seed)
-    side = projection_of(shape, columns, "matrix", most).draw(draw, torch.float64)
+    side = projection_of(shape, columns, "matrix", most)
+    side.draw(draw, torch.float64)
     if side.matrix is not None:
         side.matrix = signs(tuple(side.matrix.shape), draw, torch.float64) * side.columns**-0.5
     return side
@@ -100,8 +101,7 @@ def test_what_an_evaluation_holds_at_3_billion_parameters() -> None:
     """28 layers of 3,072 by 8,192 and two tables of 99,487 words, as the paper's largest model; 20 languages: training
     sketches are met as they are made, so that those of validation and the matrices M are at most .2% of 80 GiB."""
     h, f, vocabulary = 3072, 8192, 99_487
-    layer = {"q": (h, h), "k": (h, h), "v": (h, h), "o": (h, h), "gate": (f, h), "up": (f, h), "down": (h, f)}
-    layer |= {"norm1": (h,), "norm2": (h,)}
+    layer = dict.fromkeys("qkvo", (h, h)) | {"gate": (f, h), "up": (f, h), "down": (h, f), "norm1": (h,), "norm2": (h,)}
     shapes: dict[str, tuple[int, ...]] = {f"{n}.{name}": shape for n in range(28) for name, shape in layer.items()}
     shapes |= {"norm": (h,), "embed": (vocabulary, h), "head": (vocabulary, h)}
     sides = projections_of(shapes, {"embed": "table", "head": "output"}, Options().side, 20).values()
@@ -109,6 +109,12 @@ def test_what_an_evaluation_holds_at_3_billion_parameters() -> None:
     matrices = sum(side.shape[-1] * side.columns for side in sides)
     assert numbers <= sketches.NUMBERS
     assert 4 * (20 * numbers + matrices) <= 0.002 * 80 * 2**30
+
+
+def test_sketches_of_all_languages_have_fewer_numbers_than_the_model() -> None:
+    for languages, most in ((1, 800_000), (20, 0.75 * 400 * 128**2 / 20), (200, 2**17)):
+        sides = projections_of(dict.fromkeys(map(str, range(400)), (128, 128)), {}, 16, languages).values()
+        assert 0.9 * most < sum(side.numbers for side in sides) < 1.1 * most
 
 
 def test_an_evaluation_holds_what_is_reckoned(val: Any, monkeypatch: pytest.MonkeyPatch) -> None:
