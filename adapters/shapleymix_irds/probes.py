@@ -8,6 +8,7 @@ over calls; nothing is held but the call's input, which is held for the weight a
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -262,7 +263,7 @@ class Watching(TorchFunctionMode):
         super().__init__()
         self.labels, self.book, self.on_loss = labels, book, on_loss
         self.routes = Routes(labels)
-        self.last: tuple[Tensor | None, Rows] = None, Rows()
+        self.last: tuple[Callable[[], Tensor | None], Rows] = lambda: None, Rows()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -318,8 +319,8 @@ class Watching(TorchFunctionMode):
 
     def rows_of(self, use: ParameterUse) -> Rows:
         """The rows of the last input of a matrix, the same for those that take it in turn, norms between or not."""
-        if use.kind in ("matrix", "flipped") and use.x is not self.last[0]:
-            self.last = use.x, Rows()
+        if use.kind in ("matrix", "flipped") and use.x is not None and use.x is not self.last[0]():
+            self.last = weakref.ref(use.x), Rows()  # the last layer's would be held through the backward pass
         return self.last[1]
 
     def _probe(

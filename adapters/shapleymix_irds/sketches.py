@@ -197,7 +197,7 @@ def sorted_units(groups: Tensor, count: int) -> Units:
 
 ROOM = 2**20  # numbers that are made at a time
 NUMBERS = 800_000  # of the sketches of one language, in all, at most
-HELD, FEW_NUMBERS = 0.75, 2**17  # the numbers of all languages over the model's, at most; as many each are never cut
+FEW_NUMBERS = 2**17  # which are not cut where all languages have more than the model
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
@@ -277,9 +277,9 @@ def projections_of(
     columns : int
         r; 0: products are exact.
     languages : int
-        K: the sketches of all have at most `HELD` of the numbers of the model, or `FEW_NUMBERS` each.
+        K: the sketches of all have no more numbers than the model, or `FEW_NUMBERS` each.
     """
-    left = min(NUMBERS, max(FEW_NUMBERS, HELD * sum(map(math.prod, shapes.values())) / languages))
+    left = min(NUMBERS, max(FEW_NUMBERS, sum(map(math.prod, shapes.values())) / languages))
     roles: dict[str, MatrixRole] = {name: uses.get(name, "matrix") for name in shapes}
     found = {name: projection_of(shape, columns, roles[name]) for name, shape in shapes.items()}
     waiting = dict.fromkeys(shapes, 0.0)
