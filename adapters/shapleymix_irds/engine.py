@@ -151,13 +151,15 @@ class Engine:
         self.mixing = torch.Generator(self.device).manual_seed((seed + self.world.rank + 1) % 2**62)
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
         if shapes != self.shapes:
-            self.shapes = shapes
-            self.projections = projections_of(shapes, self.uses, self.columns, len(self.languages))
+            self.shapes, first = shapes, next(iter(self.alike.values()), None)
+            uses: dict[str, MatrixRole] = {name: "first" for name, one in self.alike.items() if one == first}
+            self.projections = projections_of(shapes, uses | self.uses, self.columns, len(self.languages))
         for projection in self.projections.values():
             projection.draw(self.draw, self.dtype)
-        shared: dict[str, Tensor | None] = {}
+        shared: dict[tuple[str, int], Tensor | None] = {}
         for name, projection in self.projections.items():
-            projection.matrix = shared.setdefault(self.alike.get(name, name), projection.matrix)
+            same = self.alike.get(name, name), projection.columns
+            projection.matrix = shared.setdefault(same, projection.matrix)
         self.projections_drawn = all(projection.matrix is None for projection in self.projections.values())
         self.release()
 
@@ -192,7 +194,8 @@ class Engine:
         self.rehearse(sample)
         self.coverage.agree(self.device)
         self.alike = self.world.told(self.alike)  # where routes differ, ranks have seen other layers together
-        self.examined, self.sample = True, None
+        self.examined, self.sample, self.shapes = True, None, {}
+        self.open(0)
 
     def extra_cost(self, tokens: float) -> float:
         """What an evaluated step of so many tokens takes beside a plain one, in plain ones; every rank must call."""

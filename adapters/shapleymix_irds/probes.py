@@ -236,13 +236,12 @@ class Book:
             return
         self.noted = rows, matrix
         some = x.detach().reshape(-1, x.shape[-1])
-        some = some[:: max(1, len(some) // NOTED)].to(matrix.dtype)
+        some = some[:: -(-len(some) // NOTED)].to(matrix.dtype)
         some = F.normalize(some)  # a few rows are often a thousand times as long as others
-        count = basis_columns(matrix.shape[1])
-        if len(self.mixing) < len(some) or self.mixing.shape[1] < count:
-            self.mixing = signs((2 * NOTED, count), engine.mixing, matrix.dtype)
+        if self.mixing.shape[1] < matrix.shape[1]:
+            self.mixing = signs((NOTED, matrix.shape[1]), engine.mixing, matrix.dtype)
         # a power iteration brings the basis nearer to the directions in which rows differ most
-        matrix.data[:, :count] += some.T @ (some @ (some.T @ self.mixing[: len(some), :count]))
+        matrix.data += some.T @ (some @ (some.T @ self.mixing[: len(some), : matrix.shape[1]]))
 
     def projected(self, rows: Tensor, projection: Projection, known: Rows | None) -> Tensor:
         """Rows times M, once for all layers that take them one after another."""

@@ -201,10 +201,10 @@ FEW_NUMBERS = 2**17  # which are not cut where all languages have more than the 
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
-MatrixRole = Literal["matrix", "output", "table"]
-# times r, and shares of these numbers: most of the error is in the output layer's
-COLUMNS: dict[MatrixRole, int] = {"matrix": 1, "output": 8, "table": 8}
-SHARES: dict[MatrixRole, int] = {"matrix": 1, "output": 16, "table": 16}
+MatrixRole = Literal["matrix", "first", "output", "table"]
+# times r: what the first layers are given has a direction for each word, of others a few directions are nearly all
+COLUMNS: dict[MatrixRole, int] = {"matrix": 1, "first": 4, "output": 2, "table": 8}
+SHARES: dict[MatrixRole, int] = {"matrix": 1, "first": 4, "output": 16, "table": 16}  # of these numbers
 
 
 @dataclass
