@@ -23,7 +23,6 @@ from shapleymix_irds.calls import READERS, ParameterUse, Reader, Routes, View, b
 from shapleymix_irds.sketches import (
     Labels,
     Projection,
-    basis_columns,
     by_group,
     is_stack,
     matrix_sketch,
