@@ -39,8 +39,8 @@ class Options:
     ignore_index : int
         Labels in `y` that carry no loss (they are not counted as tokens).
     side : int
-        Numbers that each row of a matrix's gradient is brought to, r, and eight times as many in embeddings and the
-        output layer (engine "sketch"; see `sketches`).
+        Numbers that each row of a matrix's gradient is brought to, r; four times as many in the output layer, eight times in
+        layers that are given the embeddings, 16 times in embeddings (engine "sketch"; see `sketches`).
     measure_sequences : int
         Validation sequences of each language on which the loss drop of the run is measured (for calibration).
     pass_tokens : int
@@ -53,7 +53,7 @@ class Options:
     overhead: float = 0.05
     total_steps: int | None = None
     ignore_index: int = -100
-    side: int = 16
+    side: int = 8
     measure_sequences: int = 64
     pass_tokens: int = 8192
 

@@ -203,8 +203,8 @@ SIGNS = 4  # a basis leaves one of so many columns to signs
 NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
 MatrixRole = Literal["matrix", "first", "output", "table"]
 # times r: what the first layers are given has a direction for each word, of others a few directions are nearly all
-COLUMNS: dict[MatrixRole, int] = {"matrix": 1, "first": 4, "output": 2, "table": 8}
-SHARES: dict[MatrixRole, int] = {"matrix": 1, "first": 4, "output": 16, "table": 16}  # of these numbers
+COLUMNS: dict[MatrixRole, int] = {"matrix": 1, "first": 8, "output": 4, "table": 16}
+SHARES: dict[MatrixRole, int] = {"matrix": 1, "first": 4, "output": 16, "table": 4}  # of these numbers
 
 
 @dataclass
@@ -307,7 +307,7 @@ def projection_of(
     if projection.numbers <= most:
         return projection
     # an odd number, so that no two heads of attention are added up place by place, whose rows are alike
-    return replace(projection, rows=int(projection.outputs * most / projection.numbers) | 1)
+    return replace(projection, rows=max(0, int(projection.outputs * most / projection.numbers) - 1) | 1)
 
 
 def basis_columns(columns: int) -> int:
