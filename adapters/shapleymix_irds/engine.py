@@ -22,7 +22,6 @@ from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.probes import Book, Watching
 from shapleymix_irds.schedule import Options, extra_cost
 from shapleymix_irds.sketches import (
-    ROOM,
     Labels,
     MatrixRole,
     Projection,
@@ -309,13 +308,11 @@ class Engine:
         given = (projection.matrix for projection in self.projections.values())
         matrices = list({id(matrix): matrix for matrix in given if matrix is not None}.values())
         for shape in dict.fromkeys(matrix.shape for matrix in matrices):
-            alike = [matrix for matrix in matrices if matrix.shape == shape]
-            some = max(1, ROOM // shape.numel())
-            for part in (alike[first : first + some] for first in range(0, len(alike), some)):
-                spanned = self.world.sum(torch.stack([each[:, : basis_columns(shape[1])] for each in part]))
-                drawn = with_basis(spanned, signs((len(part), *shape), self.draw, self.dtype))
-                for matrix, values in zip(part, drawn, strict=True):
-                    matrix.data.copy_(values)  # which calls of this pass hold already
+            same = [matrix for matrix in matrices if matrix.shape == shape]
+            spanned = self.world.sum(torch.stack([each[:, : basis_columns(shape[1])] for each in same]))
+            drawn = with_basis(spanned, signs((len(same), *shape), self.draw, self.dtype))
+            for matrix, values in zip(same, drawn, strict=True):
+                matrix.data.copy_(values)  # which calls of this pass hold already
         self.projections_drawn = True
 
     def _pass(self, loss_fn: LossFn, piece: Piece, found: Validated) -> None:

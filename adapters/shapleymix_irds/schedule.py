@@ -15,8 +15,8 @@ from shapleymix_irds.errors import TrackerError
 AIM = 500  # evaluations in a run, where the budget allows (relative error about 5% measured at that many)
 
 # What an evaluated step takes beside validation, as a part of a plain step: calls, and a multiplication of a sketch
-# over one of the model's. Measured without validation (`bench_irds.py`): .50 at width 64, .31 at 128, .15 at 256, .09
-# at 512 and .08 at 768; reckoned are .49, .30, .20, .16 and .15.
+# over one of the model's. Measured without validation (`bench_irds.py`): .34 at width 64, .25 at 128, .13 at 256 and
+# .10 at 512; reckoned are .33, .22, .18 and .14.
 CALLS, MULTIPLICATION = 0.1, 1.2
 PASS = 0.5  # of a plain step: a backward pass of one language, where a parameter needs them (K = 8: 4.8 steps measured)
 
@@ -39,7 +39,7 @@ class Options:
     ignore_index : int
         Labels in `y` that carry no loss (they are not counted as tokens).
     side : int
-        Numbers that each row of a matrix's gradient is brought to, r; four times as many in the output layer, eight times in
+        Numbers that each row of a matrix's gradient is brought to, r; 4 times as many in the output layer, 8 times in
         layers that are given the embeddings, 16 times in embeddings (engine "sketch"; see `sketches`).
     measure_sequences : int
         Validation sequences of each language on which the loss drop of the run is measured (for calibration).

@@ -41,13 +41,10 @@ class Units:
         Group of each unit.
     slots : tensor (U n,), optional
         Which row stands in each place (the number of rows: none); None where rows stand in their order.
-    apart : bool
-        Whether there is one unit for each group, in their order.
     """
 
     groups: Tensor
     slots: Tensor | None = None
-    apart: bool = False
 
 
 @dataclass
@@ -111,8 +108,7 @@ class Labels:
     def join(self) -> None:
         """Make one unit of neighbours of one group, as many as all groups have: a few large products are fast."""
         lengths = torch.unique_consecutive(self.ordered, return_counts=True)[1].tolist()
-        groups = self.ordered[:: math.gcd(*lengths)]
-        self.whole = Units(groups, None, groups.tolist() == list(range(self.count)))
+        self.whole = Units(self.ordered[:: math.gcd(*lengths)])
 
     @property
     def by_row(self) -> Tensor:
@@ -390,12 +386,12 @@ def _core(a: Tensor, b: Tensor, units: Units, count: int, projection: Projection
     many, early = len(units.groups), count * a.shape[1] * b.shape[1] > ROOM  # too much to be held before it is folded
     b = projection.folded(b) if early else b
     a, b = (part.view(many, part.shape[0] // max(1, many), part.shape[1]) for part in (a, b))
-    step = many if units.apart else max(1, ROOM // (a.shape[2] * b.shape[2]))
+    step = max(1, ROOM // (a.shape[2] * b.shape[2]))
     found: Tensor | None = None
-    for first in range(0, max(1, many), max(1, step)):
+    for first in range(0, max(1, many), step):
         core = torch.bmm(a[first : first + step].transpose(1, 2), b[first : first + step])
         more = products((core if early else projection.folded(core)).flatten(1), met)
-        more = more if units.apart else by_group(more, units.groups[first : first + step], count)
+        more = by_group(more, units.groups[first : first + step], count)
         found = more if found is None else found.add_(more)
     assert found is not None
     return found

@@ -105,16 +105,14 @@ def test_what_an_evaluation_holds_at_3_billion_parameters() -> None:
     shapes: dict[str, tuple[int, ...]] = {f"{n}.{name}": shape for n in range(28) for name, shape in layer.items()}
     shapes |= {"norm": (h,), "embed": (vocabulary, h), "head": (vocabulary, h)}
     sides = projections_of(shapes, {"embed": "table", "head": "output"}, Options().side, 20).values()
-    numbers = sum(side.numbers for side in sides)
-    matrices = sum(side.shape[-1] * side.columns for side in sides)
-    assert numbers <= sketches.NUMBERS
-    assert 4 * (20 * numbers + matrices) <= 0.002 * 80 * 2**30
+    assert (numbers := sum(side.numbers for side in sides)) <= sketches.NUMBERS
+    assert 4 * (20 * numbers + sum(side.shape[-1] * side.columns for side in sides)) <= 0.002 * 80 * 2**30
 
 
 def test_sketches_of_all_languages_have_no_more_numbers_than_the_model() -> None:
     for languages, most in ((1, 800_000), (20, 400 * 128**2 / 20), (200, 2**17)):
         sides = projections_of(dict.fromkeys(map(str, range(400)), (128, 128)), {}, 16, languages).values()
-        assert 0.9 * most < sum(side.numbers for side in sides) < 1.1 * most
+        assert 0.9 * most < sum(side.numbers for side in sides) <= most
 
 
 def test_an_evaluation_holds_what_is_reckoned(val: Any, monkeypatch: pytest.MonkeyPatch) -> None:
