@@ -13,7 +13,6 @@ from torch import Tensor
 from shapleymix.errors import did_you_mean
 from shapleymix_irds.errors import LanguageError, TrackerError
 from shapleymix_irds.schedule import Options
-from shapleymix_irds.world import World
 
 Inputs = Tensor | Mapping[str, Tensor]  # of a model: sequences first
 Sequences = tuple[Inputs, Tensor]
@@ -135,17 +134,6 @@ def sample_of(x: Inputs, y: Tensor, ignore: int) -> Piece:
     return Piece(_pick(x, which, y.device), chosen, torch.zeros(count, dtype=torch.long, device=y.device), ones, counts)
 
 
-def measure_losses(loss_fn: LossFn, pieces: Sequence[Piece], languages: int, world: World) -> Tensor:
-    """Mean loss of each language (K,) float64 over all ranks' pieces, without gradients and without compiling anew."""
-    sums = torch.zeros((2, languages), dtype=torch.float64)
-    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-        for piece in pieces:
-            losses = plain(loss_fn(piece.x, piece.y)).double().cpu() * piece.weights
-            sums.index_add_(1, piece.languages.cpu(), torch.stack([losses, piece.tokens * piece.weights]))
-    total = world.sum(sums.to(world.device)).cpu()
-    return total[0] / total[1]
-
-
 class ValidationSet:
     """Validation sequences of each language; what an evaluation sees rotates through them.
 
@@ -235,8 +223,11 @@ class ValidationSet:
         y = torch.cat([y[which.to(y.device)].to(device) for (_, y), which in parts])
         counts = labelled(y, self.options.ignore_index).to("cpu", torch.float64)
         weights = torch.full((len(y),), weight, dtype=torch.float64)
-        x = _joined([_pick(x, which, device) for (x, _), which in parts])
-        return Piece(x, y, owners.to(device), weights, counts)
+        found: list[Any] = [_pick(x, which, device) for (x, _), which in parts]
+        named = (
+            {name: torch.cat([each[name] for each in found]) for name in found[0]} if isinstance(found[0], dict) else {}
+        )
+        return Piece(named or torch.cat(found), y, owners.to(device), weights, counts)
 
 
 def _pick(x: Inputs, which: Tensor, device: torch.device) -> Inputs:
@@ -244,9 +235,3 @@ def _pick(x: Inputs, which: Tensor, device: torch.device) -> Inputs:
     if isinstance(x, Tensor):
         return x[which.to(x.device)].to(device)
     return {name: value[which.to(value.device)].to(device) for name, value in x.items()}
-
-
-def _joined(parts: list[Any]) -> Inputs:
-    if isinstance(parts[0], Tensor):
-        return torch.cat(parts)
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, trained
 from shapleymix_irds.calls import ParameterUse, leaves
 from shapleymix_irds.errors import CoverageError
-from shapleymix_irds.probes import Cut, Watching
+from shapleymix_irds.probes import Probe, Watching
 from shapleymix_irds.sketches import Labels
 from shapleymix_irds.world import World, is_sharded, isolated, names_of
 
@@ -145,7 +145,7 @@ class _Marks(Watching):
         names = tuple(known[id(leaf)] for leaf in made if id(leaf) in known)
         x = y if uses[0].x is None else uses[0].x
         self.seen[names].append(labels.marks(x.detach(), uses[0].kind == "table").double().cpu())
-        cut: Any = Cut.apply(y)
+        cut: Any = Probe.apply(y, None, None)
         cut.grad_fn.below = []
         return cut
 

@@ -89,6 +89,9 @@ class Engine:
         The loss of validation sequences; `backward` gives its own.
     sample : Piece, optional
         Training sequences on which the model is looked at where there is no validation set.
+    alike, turned : dict of str to str, and of str to bool
+        The first layer that is given the same rows, and whether a matrix has its inputs in front, as the first pass
+        has shown.
     projections : dict of str to Projection
         Of each parameter that is trained, in this evaluation.
     projections_drawn : bool
@@ -117,19 +120,16 @@ class Engine:
         self.sample: Piece | None = None
         self.examined, self.in_language_pass, self.evaluation = False, False, 0
         self.alike: dict[str, str] = {}
+        self.turned: dict[str, bool] = {}
         self.coverage = Coverage(model, named_parameters(model), world)
         self.uses = uses_of(model, self.coverage.parameters)
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
         self.device = local(next(iter(self.coverage.parameters.values()))).device
-        self.columns = columns
+        self.columns, self.name = columns, "sketch" if columns else "exact"
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.projections: dict[str, Projection] = {}
         self.open(0)
-
-    @property
-    def name(self) -> str:
-        return "sketch" if self.columns else "exact"
 
     @property
     def fallback(self) -> str | None:
@@ -151,8 +151,11 @@ class Engine:
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
         if shapes != self.shapes:
             self.shapes, first = shapes, next(iter(self.alike.values()), None)
+            turned = {name: (*each[:-2], *each[:-3:-1]) for name, each in shapes.items() if self.turned.get(name)}
             uses: dict[str, MatrixRole] = {name: "first" for name, one in self.alike.items() if one == first}
-            self.projections = projections_of(shapes, uses | self.uses, self.columns, len(self.languages))
+            self.projections = projections_of(shapes | turned, uses | self.uses, self.columns, len(self.languages))
+            for name in turned:
+                self.projections[name].turned = True
         for projection in self.projections.values():
             projection.draw(self.draw, self.dtype)
         shared: dict[tuple[str, int], Tensor | None] = {}
@@ -187,12 +190,16 @@ class Engine:
         CoverageError
             If values would be wrong.
         """
+        self.alike, self.turned = {}, {}
+        known, self.coverage.per_language = self.coverage.per_language, set()  # a resumed run sees what its first did
         self.open(0)
         sample = self.sample if self.validation is None else self.validation.sample(self.device)
         assert sample is not None
         self.rehearse(sample)
         self.coverage.agree(self.device)
-        self.alike = self.world.told(self.alike)  # where routes differ, ranks have seen other layers together
+        self.coverage.per_language |= known
+        # where routes differ, ranks have seen other layers together
+        self.alike, self.turned = self.world.told((self.alike, self.turned))
         self.examined, self.sample, self.shapes = True, None, {}
         self.open(0)
 

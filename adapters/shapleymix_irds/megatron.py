@@ -164,11 +164,7 @@ def arrangement_of(model: nn.Module) -> Arrangement:
     device = local(next(iter(parameters.values()))).device
     parts = World.of(group, device)
     whole = {name for name, each in parameters.items() if not layers.param_is_not_tensor_parallel_duplicate(each)}
-    return Arrangement(
-        tokens_first=True,
-        tensor_parallel=parts if parts.size > 1 else None,
-        copies=frozenset(whole),
-    )
+    return Arrangement(True, tensor_parallel=parts if parts.size > 1 else None, copies=frozenset(whole))
 
 
 def _aside(loss_fn: LossFn) -> LossFn:

@@ -11,7 +11,7 @@ import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -44,14 +44,6 @@ Measure = Callable[[Tensor | None, Tensor], "list[Tensor | None]"]  # of the inp
 
 NOTED = 256  # rows of inputs of a call by which a basis is made
 NORMS = {"rms": 1, "layer": 2}  # by mean square, and by mean and variance
-
-
-class Cut(torch.autograd.Function):
-    """An output that is made of more than parameters, where nothing is differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor) -> Tensor:
-        return y.detach()
 
 
 class Probe(torch.autograd.Function):
@@ -114,6 +106,11 @@ def operands(x: Tensor, delta: Tensor, flipped: bool, padding: int) -> tuple[Ten
     return (rows, delta) if flipped else (delta, rows)
 
 
+def inputs_in_front(use: ParameterUse, view: View, projection: Projection) -> bool:
+    """Whether a matrix as its projection takes it is (I, O)."""
+    return ((use.kind != "matrix") != view.turned) != projection.turned
+
+
 # -- operands that are no bare parameters ----------------------------------------------------------------------------
 
 
@@ -127,7 +124,7 @@ def expert_sketch(
     else:
         groups = groups[: int(use.ends[-1])]  # rows behind are of no expert
         owners = torch.searchsorted(use.ends, torch.arange(len(groups), device=groups.device), right=True)
-    left, right = operands(x, delta, (use.kind != "matrix") != view.turned, -1)
+    left, right = operands(x, delta, inputs_in_front(use, view, projection), -1)
     units = sorted_units(owners * labels.count + groups, experts * labels.count)
     parts = left[: len(groups)], right[: len(groups)]
     parts = parts[0], projection.projected(parts[1])
@@ -170,9 +167,9 @@ class Place(NamedTuple):
 
 @dataclass
 class Rows:
-    """Rows of an input that layers take one after another, and for each shape of M the first parameter that has it."""
+    """Rows of an input that layers take one after another, and the first parameter that does."""
 
-    firsts: dict[Any, str] = field(default_factory=dict)
+    first: str | None = None
 
 
 class Book:
@@ -224,14 +221,18 @@ class Book:
         engine = self.engine
         return engine.in_language_pass or name in engine.coverage.per_language or name in engine.arrangement.copies
 
+    def meet(self, name: str, rows: Rows | None, flipped: bool) -> None:
+        """In the first pass: learn which layers take the same rows, and which matrices have their inputs in front."""
+        if not self.engine.examined:
+            self.engine.turned[name] = flipped and self.engine.turned.get(name, True)
+            if rows is not None:
+                rows.first = rows.first or name
+                self.engine.alike.setdefault(name, rows.first)
+
     def note(self, place: Place, x: Tensor, rows: Rows) -> None:
         """Before projections are drawn: add random sums of rows of inputs to M, which multiplies them."""
         matrix, engine = place.projection.matrix, self.engine
-        if matrix is None or engine.projections_drawn:
-            return
-        if not engine.examined:
-            engine.alike.setdefault(place.name, rows.firsts.setdefault(matrix.shape, place.name))
-        if rows is self.noted[0] and matrix is self.noted[1]:
+        if matrix is None or engine.projections_drawn or (rows is self.noted[0] and matrix is self.noted[1]):
             return
         self.noted = rows, matrix
         some = x.detach().reshape(-1, x.shape[-1])
@@ -330,8 +331,11 @@ class Watching(TorchFunctionMode):
         padding, eps, norm = use.padding, use.eps, NORMS.get(use.kind, 0)
         if use.kind in ("matrix", "flipped", "table"):
             assert x is not None
-            flipped, units = (use.kind == "flipped") != view.turned, labels.units(x)
-            given = None if use.kind == "table" or flipped else rows
+            table, units = use.kind == "table", labels.units(x)
+            flipped = not table and inputs_in_front(use, view, projection)
+            given = None if table or flipped else rows
+            if rows is not None:
+                book.meet(place.name, None if table else rows, flipped)
             if given is not None:
                 book.note(place, x, given)
 
@@ -362,8 +366,11 @@ class Watching(TorchFunctionMode):
             return None
         book, x = self.book, None if use.x is None else use.x.detach()
         eager = not torch.compiler.is_compiling()
-        if eager and view is not None and stacked and x is not None and (use.kind == "matrix") != view.turned:
-            book.note(known[0], x, Rows())
+        if eager and view is not None and stacked and x is not None:
+            flipped = inputs_in_front(use, view, known[0].projection)
+            book.meet(known[0].name, Rows(), flipped)
+            if not flipped:
+                book.note(known[0], x, Rows())
         use = use._replace(x=None)  # autograd holds the input, and lets go of it earlier
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:

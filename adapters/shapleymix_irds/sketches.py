@@ -210,9 +210,11 @@ class Projection:
     Attributes
     ----------
     shape : tuple of int
-        Of the parameter.
+        Of the parameter, or of its transpose.
     columns, rows : int
         r, and to how many rows outputs are folded; 0: that axis stays as it is.
+    turned : bool
+        Whether the parameter has its inputs in front.
     matrix, signs : Tensor, optional
         M (I, r), and the signs of outputs (O,), once they are drawn.
     """
@@ -220,6 +222,7 @@ class Projection:
     shape: tuple[int, ...]
     columns: int = 0
     rows: int = 0
+    turned: bool = False
     matrix: Tensor | None = None
     signs: Tensor | None = None
 
@@ -242,8 +245,8 @@ class Projection:
             self.signs = signs((self.outputs,), draw, dtype)
 
     def sketch(self, grads: Tensor) -> Tensor:
-        """Sketches (..., numbers) of whole gradients (..., *shape), the same as their tokens would have given."""
-        grads = grads.to(torch.promote_types(grads.dtype, torch.float32))
+        """Sketches (..., numbers) of whole gradients of the parameter, the same as their tokens would have given."""
+        grads = (grads.mT if self.turned else grads).to(torch.promote_types(grads.dtype, torch.float32))
         before = grads.shape[: grads.dim() - len(self.shape)]
         if not is_matrix(self.shape):
             return self.folded(grads.reshape(*before, self.outputs))

@@ -78,10 +78,6 @@ class Pending:
         self.calls += 1
         self.total = call.total + (self.total if call.mean else 0.0)
 
-    def count(self, groups: Tensor, counts: Tensor) -> None:
-        """A call of an evaluated step has ended; the group and number of each of its tokens."""
-        self.tokens.index_add_(0, groups.flatten().cpu(), counts.flatten())
-
     def check_call(self, step: int, tokens: int | None) -> None:
         """Whether another call goes on with this step.
 

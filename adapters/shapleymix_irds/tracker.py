@@ -31,7 +31,6 @@ from shapleymix_irds.batch import (
     checked,
     language_indices,
     length,
-    measure_losses,
     plain,
     sample_of,
     trained,
@@ -39,15 +38,7 @@ from shapleymix_irds.batch import (
 from shapleymix_irds.engine import Engine, Watched
 from shapleymix_irds.errors import LanguageError, TrackerError
 from shapleymix_irds.following import Following, Rates, numbered, squares, unwrapped
-from shapleymix_irds.ledger import (
-    VERSION,
-    EvaluationLog,
-    Kind,
-    Ledger,
-    Losses,
-    read_state,
-    transfer_matrix,
-)
+from shapleymix_irds.ledger import VERSION, EvaluationLog, Kind, Ledger, Losses, read_state, transfer_matrix
 from shapleymix_irds.schedule import Options, Schedule, check_settings
 from shapleymix_irds.step import Call, Pending, close
 from shapleymix_irds.world import Arrangement, World, isolated, local, non_embedding
@@ -301,12 +292,14 @@ class IRDS:
             hint = "give measured losses to `record_losses`"
             raise TrackerError("a validation-free tracker has no validation set to measure on", hint=hint)
         self.engine.check()
-        with isolated(self.model, evaluating=True):
-            world, count = self.world, self.options.measure_sequences
-            pieces = self.validation.fixed(count, world.rank, world.size, world.device)
-            losses = measure_losses(checked(loss_fn, "measure"), pieces, len(self.languages), world).numpy()
-        self.record_losses(dict(zip(self.languages, losses.tolist(), strict=True)))
-        return losses
+        world, sums = self.world, torch.zeros((2, len(self.languages)), dtype=torch.float64)
+        with isolated(self.model, evaluating=True), torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            for piece in self.validation.fixed(self.options.measure_sequences, world.rank, world.size, world.device):
+                losses = plain(checked(loss_fn, "measure")(piece.x, piece.y)).double().cpu() * piece.weights
+                sums.index_add_(1, piece.languages.cpu(), torch.stack([losses, piece.tokens * piece.weights]))
+        total, tokens = world.sum(sums.to(world.device)).cpu().numpy()
+        self.record_losses(dict(zip(self.languages, (total / tokens).tolist(), strict=True)))
+        return total / tokens
 
     def record_losses(self, losses: Mapping[str, float]) -> None:
         """Give measured validation losses instead of `measure`: the first call is the run's start."""
@@ -440,7 +433,7 @@ class IRDS:
             return
         if self.following is not None:
             self.following.note(self.engine.parameters)
-        pending.count(watched.groups, call.counts)
+        pending.tokens.index_add_(0, watched.groups.flatten().cpu(), call.counts.flatten())
 
     def _before_backward(self, pending: Pending) -> None:
         """In an evaluated step, gradients begin with nothing, and go on with what was noted."""

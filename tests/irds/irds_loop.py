@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ class Loop:
     def __init__(self, out: Path | None = None, steps: int = 0, **options: Any) -> None:
         self.model = make_model().double()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2, betas=(0.9, 0.95))
-        self.loss_fn = loss_of(self.model)
+        self.loss_fn = options.pop("loss_of", loss_of)(self.model)
         settings: dict[str, Any] = {"val": validation(5), "every": 3, "options": OPTIONS, "out": out}
         self.tracker = IRDS(self.model, options.pop("languages", LANGUAGES), **(settings | options))
         self.step = 0
@@ -38,8 +39,7 @@ class Loop:
 
     def checkpoint(self) -> dict[str, Any]:
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step}
-        copy = json.loads(json.dumps(self.tracker.state_dict()))
-        return {"tracker": copy, "rest": _copied(state)}
+        return {"tracker": json.loads(json.dumps(self.tracker.state_dict())), "rest": copy.deepcopy(state)}
 
     def resume(self, checkpoint: dict[str, Any]) -> Loop:
         rest = checkpoint["rest"]
@@ -48,9 +48,3 @@ class Loop:
         self.step = rest["step"]
         self.tracker.load_state_dict(checkpoint["tracker"])
         return self
-
-
-def _copied(state: Any) -> Any:
-    import copy
-
-    return copy.deepcopy(state)

@@ -121,7 +121,7 @@ def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(
         tracker.commit(lr=RATE)
         assert tracker.engine.fallback is None
         shared = {one.split(".")[-2] for one, first in tracker.engine.alike.items() if one != first}
-        assert name != "qwen3" or shared == ({"k_proj", "v_proj", "up_proj"} if engine == "sketch" else set())
+        assert name != "qwen3" or shared == {"k_proj", "v_proj", "up_proj"}
         sides = tracker.engine.projections
         assert any(side.columns and side.rows for side in sides.values()) == (engine == "sketch")
         first = [side.columns for part, side in sides.items() if "q_proj.weight" in part]  # 16 of 16 are all

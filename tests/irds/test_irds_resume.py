@@ -14,7 +14,7 @@ import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 from irds_log import read_log  # noqa: E402
 from irds_loop import Loop  # noqa: E402
-from irds_models import LANGUAGES  # noqa: E402
+from irds_models import LANGUAGES, loss_of  # noqa: E402
 from shapleymix_irds import ledger as log  # noqa: E402
 from shapleymix_irds.errors import ResumeError  # noqa: E402
 from shapleymix_irds.ledger import Ledger, segments  # noqa: E402
@@ -42,7 +42,14 @@ def steps_in(folder: Path) -> list[int]:
     return pl.concat(map(pl.read_parquet, segments(folder)))["step"].unique(maintain_order=True).to_list()
 
 
-@pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}], ids=str)
+def passing(model: Any) -> Any:
+    """A loss in which the first matrix takes a pass a language."""
+    weight = model.blocks[0].qkv.weight
+    return lambda x, y: loss_of(model)(x, y) + 1e-3 * torch.einsum("bs,oi->b", x.double(), weight)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}, {"engine": "sketch", "loss_of": passing}])
 def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_path: Path) -> None:
     whole = Loop(tmp_path / "whole", steps=17, **options)
     whole.tracker.state_dict()

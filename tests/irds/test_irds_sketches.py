@@ -122,8 +122,7 @@ def test_an_evaluation_holds_what_is_reckoned(val: Any, monkeypatch: pytest.Monk
     tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="sketch", options=options)
     tracker.backward(loss_of(model), *batch((1, 4, 2, 3)), step=0)
     engine = tracker.engine
-    numbers = sum(side.numbers for side in engine.projections.values())
-    assert 500 < numbers < 3000
+    assert 500 < (numbers := sum(side.numbers for side in engine.projections.values())) < 3000
     assert sum(each.numel() for each in engine.validated.sketches.values()) == 4 * numbers
     assert {tuple(each.shape) for each in engine.train.values()} == {(4, 4)}
 
