@@ -195,7 +195,7 @@ def test_ctrl_c_at_any_time_leaves_no_traceback(after: float) -> None:
         time.sleep(after)
         done.send_signal(signal.SIGINT)
         _, err = done.communicate(timeout=60)
-    assert done.returncode in (0, 130)  # 0 once in 140: a library that is being imported keeps the signal to itself
+    assert done.returncode in (0, 130)  # 0 once in 100: Python's import loses the exception
     assert "Traceback" not in err
 
 

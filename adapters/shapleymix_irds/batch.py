@@ -223,11 +223,8 @@ class ValidationSet:
         y = torch.cat([y[which.to(y.device)].to(device) for (_, y), which in parts])
         counts = labelled(y, self.options.ignore_index).to("cpu", torch.float64)
         weights = torch.full((len(y),), weight, dtype=torch.float64)
-        found: list[Any] = [_pick(x, which, device) for (x, _), which in parts]
-        named = (
-            {name: torch.cat([each[name] for each in found]) for name in found[0]} if isinstance(found[0], dict) else {}
-        )
-        return Piece(named or torch.cat(found), y, owners.to(device), weights, counts)
+        x = _joined([_pick(x, which, device) for (x, _), which in parts])
+        return Piece(x, y, owners.to(device), weights, counts)
 
 
 def _pick(x: Inputs, which: Tensor, device: torch.device) -> Inputs:
@@ -235,3 +232,9 @@ def _pick(x: Inputs, which: Tensor, device: torch.device) -> Inputs:
     if isinstance(x, Tensor):
         return x[which.to(x.device)].to(device)
     return {name: value[which.to(value.device)].to(device) for name, value in x.items()}
+
+
+def _joined(parts: list[Any]) -> Inputs:
+    if isinstance(parts[0], Tensor):
+        return torch.cat(parts)
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

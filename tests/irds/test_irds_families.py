@@ -126,4 +126,5 @@ def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(
         assert any(side.columns and side.rows for side in sides.values()) == (engine == "sketch")
         first = [side.columns for part, side in sides.items() if "q_proj.weight" in part]  # 16 of 16 are all
         assert name != "llama" or first == [0, 2 * (engine == "sketch")]
+        assert any(side.turned for side in sides.values()) == (name in ("gpt2", "gpt_oss"))
         assert relative(tracker.ledger.phi, RATE * products(model, g, h, sides)) < 1e-5

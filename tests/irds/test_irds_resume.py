@@ -48,7 +48,6 @@ def passing(model: Any) -> Any:
     return lambda x, y: loss_of(model)(x, y) + 1e-3 * torch.einsum("bs,oi->b", x.double(), weight)
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("options", [{}, {"engine": "sketch"}, {"val": None}, {"engine": "sketch", "loss_of": passing}])
 def test_a_resumed_run_is_the_run_never_stopped(options: dict[str, Any], tmp_path: Path) -> None:
     whole = Loop(tmp_path / "whole", steps=17, **options)
