@@ -356,10 +356,10 @@ class Engine:
                 self.in_language_pass = False
             for name, grad in zip(names, grads, strict=True):
                 if grad is not None:
-                    sketch = self.projections[name].sketch(grad).to(self.dtype)
+                    sketch = self.projections[name].sketch(grad).to(self.dtype)[None]
                     sketch = products(sketch, None if met is None else met.sketches[name])
-                    rows = into.setdefault(name, sketch.new_zeros((count, len(sketch))))
-                    into[name] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch[None])
+                    rows = into.setdefault(name, sketch.new_zeros((count, sketch.shape[1])))
+                    into[name] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch)
 
     def _before_backward(
         self, watched: Watched, first: Callable[[], None] | None, roots: Sequence[Tensor], mode: Watching

@@ -238,10 +238,10 @@ class Book:
         some = x.detach().reshape(-1, x.shape[-1])
         some = some[:: -(-len(some) // NOTED)].to(matrix.dtype)
         some = F.normalize(some)  # a few rows are often a thousand times as long as others
-        if self.mixing.shape[1] < matrix.shape[1]:
-            self.mixing = signs((NOTED, matrix.shape[1]), engine.mixing, matrix.dtype)
+        if len(self.mixing) < matrix.shape[1]:
+            self.mixing = signs((matrix.shape[1], NOTED), engine.mixing, matrix.dtype)
         # a power iteration brings the basis nearer to the directions in which rows differ most
-        matrix.data += some.T @ (some @ (some.T @ self.mixing[: len(some), : matrix.shape[1]]))
+        matrix.data += (self.mixing[: matrix.shape[1], : len(some)] @ some @ some.mT @ some).mT
 
     def projected(self, rows: Tensor, projection: Projection, known: Rows | None) -> Tensor:
         """Rows times M, once for all layers that take them one after another."""

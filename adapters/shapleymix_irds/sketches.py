@@ -254,7 +254,11 @@ class Projection:
 
     def projected(self, rows: Tensor) -> Tensor:
         """Rows of inputs times M, (..., r); as they are, (..., I), where there is none."""
-        return rows if self.matrix is None else rows @ self.matrix.to(rows.dtype)
+        if self.matrix is None:
+            return rows
+        # few rows times many are faster than many times few
+        few = self.matrix.to(rows.dtype).mT @ rows.reshape(-1, rows.shape[-1]).mT
+        return few.mT.view(*rows.shape[:-1], -1)
 
     def folded(self, values: Tensor) -> Tensor:
         """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
@@ -355,7 +359,7 @@ def is_matrix(shape: tuple[int, ...]) -> bool:
 
 def products(sketches: Tensor, met: Tensor | None) -> Tensor:
     """Sketches (..., numbers), or their products (..., K) with those that they meet, (K, numbers)."""
-    return sketches if met is None else sketches.to(met.dtype) @ met.T
+    return sketches if met is None else (met @ sketches.to(met.dtype).mT).mT
 
 
 def by_group(parts: Tensor, groups: Tensor, count: int) -> Tensor:
