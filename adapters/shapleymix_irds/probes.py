@@ -82,7 +82,7 @@ def vector_gradient(
     size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # which rows are divided by when they are added up
     parts = (delta.reshape(x.shape) * x).reshape(len(labels.whole.groups), -1, x.shape[-1])
     weights = (size.square() / x.shape[-1] + least).rsqrt().reshape(len(parts), 1, -1)
-    return summed((weights @ parts).view(-1, *shape), labels.whole.groups, labels.count, shape)
+    return by_group((weights @ parts)[:, 0], labels.whole.groups, labels.count)
 
 
 def summed(delta: Tensor, groups: Tensor, count: int, shape: torch.Size) -> Tensor:

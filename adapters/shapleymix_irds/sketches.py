@@ -213,8 +213,9 @@ class Projection:
         Of the parameter, or of its transpose.
     columns, rows : int
         r, and to how many rows outputs are folded; 0: that axis stays as it is.
-    turned : bool
-        Whether the parameter has its inputs in front.
+    turned, by_word : bool
+        Whether the parameter has its inputs in front, and whether its sketch has a row for each sum, as a table is
+        added up, and not a column.
     matrix, signs : Tensor, optional
         M (I, r), and the signs of outputs (O,), once they are drawn.
     """
@@ -223,6 +224,7 @@ class Projection:
     columns: int = 0
     rows: int = 0
     turned: bool = False
+    by_word: bool = False
     matrix: Tensor | None = None
     signs: Tensor | None = None
 
@@ -250,7 +252,7 @@ class Projection:
         before = grads.shape[: grads.dim() - len(self.shape)]
         if not is_matrix(self.shape):
             return self.folded(grads.reshape(*before, self.outputs))
-        return self.folded(self.projected(grads).mT).reshape(*before, self.numbers)
+        return self.flat(self.folded(self.projected(grads).mT)).reshape(*before, self.numbers)
 
     def projected(self, rows: Tensor) -> Tensor:
         """Rows of inputs times M, (..., r); as they are, (..., I), where there is none."""
@@ -259,6 +261,10 @@ class Projection:
         # few rows times many are faster than many times few
         few = self.matrix.to(rows.dtype).mT @ rows.reshape(-1, rows.shape[-1]).mT
         return few.mT.view(*rows.shape[:-1], -1)
+
+    def flat(self, sums: Tensor) -> Tensor:
+        """Sums (..., r, rows) in the order of the sketch."""
+        return (sums.mT if self.by_word else sums).flatten(-2)
 
     def folded(self, values: Tensor) -> Tensor:
         """Values (..., O) times their signs, added up in so many sums, (..., rows)."""
@@ -306,7 +312,8 @@ def projection_of(
         return Projection(shape)
     r, numbers = columns * COLUMNS[use], math.prod(shape)
     gains = is_matrix(shape) and r * (shape[-1] + shape[-2]) < shape[-1] * shape[-2]
-    projection = Projection(shape, r if gains and not (use == "table" and numbers <= most) else 0)
+    table = use == "table"
+    projection = Projection(shape, r if gains and not (table and numbers <= most) else 0, by_word=table)
     if projection.numbers <= most:
         return projection
     # an odd number, so that no two heads of attention are added up place by place, whose rows are alike
@@ -382,7 +389,7 @@ def matrix_sketch(
     if left.dim() == 1:
         right = right if projection.signs is None else right * projection.signs.to(exact)[left.clamp(min=0), None]
         table = _table(left, right, units, count, projection.rows or projection.outputs)
-        return products(table.mT.flatten(1), met)
+        return products(projection.flat(table.mT), met)
     return _core(right, left.to(exact), units, count, projection, met)
 
 
@@ -390,15 +397,16 @@ def _core(a: Tensor, b: Tensor, units: Units, count: int, projection: Projection
     """`sum_rows a^T b` by group, a's numbers times b's or the rows that they are folded to, or products with `met`."""
     if units.slots is not None:
         a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (a, b))
-    many, early = len(units.groups), count * a.shape[1] * b.shape[1] > ROOM  # too much to be held before it is folded
+    early = count * a.shape[1] * b.shape[1] > ROOM  # too much to be held before it is folded
     b = projection.folded(b) if early else b
-    a, b = (part.view(many, part.shape[0] // max(1, many), part.shape[1]) for part in (a, b))
-    step = max(1, ROOM // (a.shape[2] * b.shape[2]))
+    many, step = len(units.groups), max(1, ROOM // (a.shape[1] * b.shape[1]))
+    a, b = (part.view(many, len(part) // max(1, many), part.shape[1]) for part in (a, b))
     found: Tensor | None = None
     for first in range(0, max(1, many), step):
-        core = torch.bmm(a[first : first + step].transpose(1, 2), b[first : first + step])
-        more = products((core if early else projection.folded(core)).flatten(1), met)
-        more = by_group(more, units.groups[first : first + step], count)
+        piece = slice(first, first + step)
+        core = torch.bmm(a[piece].mT, b[piece])
+        core = projection.flat(core if early else projection.folded(core))
+        more = by_group(products(core, met), units.groups[piece], count)
         found = more if found is None else found.add_(more)
     assert found is not None
     return found

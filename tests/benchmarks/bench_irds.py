@@ -146,7 +146,7 @@ def ratios(
 ) -> dict[str, tuple[float, float]]:
     """(median of ratios to the mean of the two plain steps around it, ratio of least times) by variant."""
     found: dict[str, list[float]] = {name: [] for name in steps}
-    least: dict[str, float] = dict.fromkeys((*steps, "plain"), float("inf"))
+    least: dict[str, tuple[float, float]] = dict.fromkeys(steps, (float("inf"), float("inf")))
     for step in (bench.plain, *steps.values()):
         step()
     begun = time.perf_counter()
@@ -158,9 +158,9 @@ def ratios(
             took = timed(step)
             after = timed(bench.plain)
             found[name].append(2 * took / (before + after))
-            least[name], least["plain"] = min(least[name], took), min(least["plain"], before, after)
+            least[name] = min(least[name][0], took), min(least[name][1], before)  # the least of as many of both
             before = after
-    return {name: (statistics.median(times), least[name] / least["plain"]) for name, times in found.items()}
+    return {name: (statistics.median(times), least[name][0] / least[name][1]) for name, times in found.items()}
 
 
 def whole_run(bench: Bench, rounds: int) -> tuple[float, float]:
