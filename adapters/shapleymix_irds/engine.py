@@ -94,8 +94,10 @@ class Engine:
         has shown.
     projections : dict of str to Projection
         Of each parameter that is trained, in this evaluation.
+    matrices : list of tensor
+        Those of the projections, each once.
     projections_drawn : bool
-        Whether projections have their final matrices; before that there is in them what inputs span, as far as seen.
+        Whether they are final; before that there is in them what inputs span, as far as seen.
     train : dict of str to tensor
         Of this rank's training gradients of the step: their products with sketches of validation, or sketches where
         there is no validation set.
@@ -162,7 +164,8 @@ class Engine:
         for name, projection in self.projections.items():
             same = self.alike.get(name, name), projection.columns
             projection.matrix = shared.setdefault(same, projection.matrix)
-        self.projections_drawn = all(projection.matrix is None for projection in self.projections.values())
+        self.matrices = [matrix for matrix in shared.values() if matrix is not None]
+        self.projections_drawn = not self.matrices
         self.release()
 
     def release(self) -> None:
@@ -312,10 +315,8 @@ class Engine:
         """
         if self.projections_drawn:
             return
-        given = (projection.matrix for projection in self.projections.values())
-        matrices = list({id(matrix): matrix for matrix in given if matrix is not None}.values())
-        for shape in dict.fromkeys(matrix.shape for matrix in matrices):
-            same = [matrix for matrix in matrices if matrix.shape == shape]
+        for shape in dict.fromkeys(matrix.shape for matrix in self.matrices):
+            same = [matrix for matrix in self.matrices if matrix.shape == shape]
             spanned = self.world.sum(torch.stack([each[:, : basis_columns(shape[1])] for each in same]))
             drawn = with_basis(spanned, signs((len(same), *shape), self.draw, self.dtype))
             for matrix, values in zip(same, drawn, strict=True):

@@ -197,10 +197,6 @@ class Following:
             uncompiled: Any = torch.compiler.disable(before)  # where the optimiser's step is compiled
             optimizer.register_step_pre_hook(uncompiled)
 
-    def idle(self, number: int) -> bool:
-        """Whether an optimiser's rates are all 0."""
-        return all(group.get("lr") == 0 for group in self.optimizers[number].param_groups)
-
     def forget(self) -> None:
         """A step has ended, or was dropped."""
         self.before, self.after, self.came = None, None, set()

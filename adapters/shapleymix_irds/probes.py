@@ -52,16 +52,14 @@ class Probe(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, y: Tensor, x: Tensor | None, measure: Measure, *dummies: Tensor) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.measure, ctx.dtypes = measure, [dummy.dtype for dummy in dummies]
+        ctx.measure = measure
         return y.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,) = ctx.saved_tensors
         with unwatched():
-            found = ctx.measure(x, grads[0])
-            sketches = [None if each is None else each.to(dtype) for each, dtype in zip(found, ctx.dtypes, strict=True)]
-        return grads[0], None, None, *sketches
+            return grads[0], None, None, *ctx.measure(x, grads[0])
 
 
 def unwatched() -> Any:
@@ -188,9 +186,8 @@ class Book:
         self.engine = engine
         zero = torch.zeros((), dtype=engine.dtype, device=engine.device)
         self.met = {} if engine.validated is None else engine.validated.sketches
-        sizes = {
-            n: len(self.met[n]) if n in self.met else projection.numbers for n, projection in engine.projections.items()
-        }
+        sizes = {n: projection.numbers for n, projection in engine.projections.items()}
+        sizes |= {n: len(each) for n, each in self.met.items()}
         self.dummies = {name: zero.expand(groups, size).requires_grad_() for name, size in sizes.items()}
         self.places: dict[int, Place] = {}
         self.mixing = torch.zeros(0, 0)

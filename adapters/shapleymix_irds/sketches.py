@@ -390,22 +390,15 @@ def matrix_sketch(
         right = right if projection.signs is None else right * projection.signs.to(exact)[left.clamp(min=0), None]
         table = _table(left, right, units, count, projection.rows or projection.outputs)
         return products(projection.flat(table.mT), met)
-    return _core(right, left.to(exact), units, count, projection, met)
-
-
-def _core(a: Tensor, b: Tensor, units: Units, count: int, projection: Projection, met: Tensor | None) -> Tensor:
-    """`sum_rows a^T b` by group, a's numbers times b's or the rows that they are folded to, or products with `met`."""
+    left = left.to(exact)
     if units.slots is not None:
-        a, b = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (a, b))
-    early = count * a.shape[1] * b.shape[1] > ROOM  # too much to be held before it is folded
-    b = projection.folded(b) if early else b
-    many, step = len(units.groups), max(1, ROOM // (a.shape[1] * b.shape[1]))
-    a, b = (part.view(many, len(part) // max(1, many), part.shape[1]) for part in (a, b))
+        left, right = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (left, right))
+    many, step = len(units.groups), max(1, ROOM // (left.shape[1] * right.shape[1]))
+    left, right = (part.view(many, len(part) // max(1, many), part.shape[1]) for part in (left, right))
     found: Tensor | None = None
     for first in range(0, max(1, many), step):
         piece = slice(first, first + step)
-        core = torch.bmm(a[piece].mT, b[piece])
-        core = projection.flat(core if early else projection.folded(core))
+        core = projection.flat(projection.folded(torch.bmm(right[piece].mT, left[piece])))
         more = by_group(products(core, met), units.groups[piece], count)
         found = more if found is None else found.add_(more)
     assert found is not None

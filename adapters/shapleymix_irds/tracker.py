@@ -450,7 +450,7 @@ class IRDS:
         """An optimiser that is followed is about to take a step."""
         following = self.following
         assert following is not None
-        if self.pending is None and following.idle(number):
+        if self.pending is None and all(group.get("lr") == 0 for group in following.optimizers[number].param_groups):
             return  # as PyTorch does it to make an optimiser's state
         pending = self._begun()
         with self._dropping():
