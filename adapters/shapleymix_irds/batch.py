@@ -13,6 +13,7 @@ from torch import Tensor
 from shapleymix.errors import did_you_mean
 from shapleymix_irds.errors import LanguageError, TrackerError
 from shapleymix_irds.schedule import Options
+from shapleymix_irds.world import World
 
 Inputs = Tensor | Mapping[str, Tensor]  # of a model: sequences first
 Sequences = tuple[Inputs, Tensor]
@@ -66,6 +67,11 @@ class Piece:
     weights: Tensor
     tokens: Tensor
 
+    def add(self, sums: Tensor, losses: Tensor) -> None:
+        """Add losses (B,) and tokens to those by language, (2, K) in float64 on the CPU."""
+        own = torch.stack([losses.detach().double().cpu(), self.tokens]) * self.weights
+        sums.index_add_(1, self.languages.cpu(), own)
+
 
 def rows(x: Inputs) -> int:
     """Number of sequences."""
@@ -79,8 +85,8 @@ def length(x: Inputs) -> int | None:
 
 
 def labelled(y: Tensor, ignore: int) -> Tensor:
-    """Tokens with a label in each sequence, (B,)."""
-    return (y != ignore).sum(tuple(range(1, y.dim())))
+    """Tokens with a label in each sequence, (B,) in float64 on the CPU."""
+    return (y != ignore).sum(tuple(range(1, y.dim()))).to("cpu", torch.float64)
 
 
 def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], place: str) -> Tensor:
@@ -124,14 +130,13 @@ def halves(languages: Tensor, count: int, turn: int) -> Tensor:
     return (2 * flat + (before + turn) % 2).view(languages.shape)
 
 
-def sample_of(x: Inputs, y: Tensor, ignore: int) -> Piece:
+def sample_of(x: Inputs, y: Tensor, ignore: int, device: torch.device) -> Piece:
     """A few sequences, in a number that other axes seldom have; some come again where there are fewer."""
     count = 7 if length(x) == 5 else 5
     which = torch.arange(count) % len(y)
-    chosen = y[which.to(y.device)]
-    counts = labelled(chosen, ignore).to("cpu", torch.float64)
-    ones = torch.ones(count, dtype=torch.float64)
-    return Piece(_pick(x, which, y.device), chosen, torch.zeros(count, dtype=torch.long, device=y.device), ones, counts)
+    chosen, ones = y[which.to(y.device)].to(device), torch.ones(count, dtype=torch.float64)
+    languages = torch.zeros(count, dtype=torch.long, device=device)
+    return Piece(_pick(x, which, device), chosen, languages, ones, labelled(chosen, ignore))
 
 
 class ValidationSet:
@@ -167,23 +172,21 @@ class ValidationSet:
 
     def sample(self, device: torch.device) -> Piece:
         """A few sequences to look at the model with."""
-        x, y = self.parts[0]
-        which = torch.arange(min(8, len(y)))
-        return sample_of(_pick(x, which, device), y[which.to(y.device)].to(device), self.options.ignore_index)
+        return sample_of(*self.parts[0], self.options.ignore_index, device)
 
-    def share(self, evaluation: int, rank: int, ranks: int, device: torch.device) -> list[Piece]:
+    def share(self, evaluation: int, world: World) -> list[Piece]:
         """This rank's sequences of an evaluation; all ranks get as many pieces.
 
         Ranks divide the sequences; where there are more ranks than sequences there are as many more of them as leave
         no rank two.
         """
-        count = self._count(ranks)
+        count = self._count(world.size)
         picks = [self._rotated(rows(x), evaluation * count, count, k) for k, (x, _) in enumerate(self.parts)]
-        return self._share(picks, rank, ranks, device)
+        return self._share(picks, world)
 
-    def fixed(self, count: int, rank: int, ranks: int, device: torch.device) -> list[Piece]:
+    def fixed(self, count: int, world: World) -> list[Piece]:
         """This rank's share of the first `count` sequences of each language, always the same."""
-        return self._share([torch.arange(min(count, rows(x))) for x, _ in self.parts], rank, ranks, device)
+        return self._share([torch.arange(min(count, rows(x))) for x, _ in self.parts], world)
 
     def _count(self, ranks: int) -> int:
         return max(self.options.val_sequences, ranks // len(self.parts))
@@ -193,13 +196,13 @@ class ValidationSet:
         order = torch.randperm(size, generator=generator)
         return order[(position + torch.arange(min(wanted, size))) % size]
 
-    def _share(self, picks: list[Tensor], rank: int, ranks: int, device: torch.device) -> list[Piece]:
+    def _share(self, picks: list[Tensor], world: World) -> list[Piece]:
         every = [(k, number) for k, which in enumerate(picks) for number in which.tolist()]
-        cuts = [len(every) * r // ranks for r in range(ranks + 1)]
-        cut = [self._cut(every[cuts[r] : cuts[r + 1]]) for r in range(ranks)]
-        mine = [self._piece(part, 1.0, device) for part in cut[rank]]
+        cuts = [len(every) * r // world.size for r in range(world.size + 1)]
+        cut = [self._cut(every[cuts[r] : cuts[r + 1]]) for r in range(world.size)]
+        mine = [self._piece(part, 1.0, world.device) for part in cut[world.rank]]
         spare = max(len(parts) for parts in cut) - len(mine)
-        return mine + [self._piece(every[:1], 0.0, device)] * spare
+        return mine + [self._piece(every[:1], 0.0, world.device)] * spare
 
     def _cut(self, chosen: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
         """Pieces of at most `pass_tokens` tokens, or one sequence, each of sequences of one shape."""
@@ -221,10 +224,9 @@ class ValidationSet:
         owners, numbers = torch.tensor(chosen).unbind(1)
         parts = [(self.parts[k], numbers[owners == k]) for k in torch.unique(owners).tolist()]
         y = torch.cat([y[which.to(y.device)].to(device) for (_, y), which in parts])
-        counts = labelled(y, self.options.ignore_index).to("cpu", torch.float64)
         weights = torch.full((len(y),), weight, dtype=torch.float64)
         x = _joined([_pick(x, which, device) for (x, _), which in parts])
-        return Piece(x, y, owners.to(device), weights, counts)
+        return Piece(x, y, owners.to(device), weights, labelled(y, self.options.ignore_index))
 
 
 def _pick(x: Inputs, which: Tensor, device: torch.device) -> Inputs:

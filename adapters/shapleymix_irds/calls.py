@@ -182,7 +182,7 @@ def _read_pointwise(kind: Kind, labels: Labels, input: Any, other: Any, **option
     for weight, x in ((input, other), (other, input)):
         if not weight.requires_grad or weight.dim() > x.dim():
             continue
-        behind = x.dim() - len(broadcast_shape(weight))
+        behind = x.dim() - len(broadcast_shape(weight.shape))
         pairs = zip(reversed(weight.shape), reversed(x.shape), strict=False)
         fits = behind > 0 and all(1 in pair or pair[0] == pair[1] for pair in pairs)
         if fits and labels.lead(x.shape[:behind]) and owned(weight) and not owned(x):
@@ -193,7 +193,7 @@ def _read_pointwise(kind: Kind, labels: Labels, input: Any, other: Any, **option
 def _read_expansion(labels: Labels, input: Tensor, *sizes: Any) -> list[ParameterUse]:
     """A value that is repeated for each sequence is added to zeros."""
     given = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
-    behind = len(given) - len(broadcast_shape(input))
+    behind = len(given) - len(broadcast_shape(input.shape))
     return shift(input) if behind > 0 and labels.lead(torch.Size(given[:behind])) else []
 
 
@@ -228,10 +228,9 @@ def _read_call(function: Any, labels: Labels, *args: Any, **options: Any) -> lis
     return [ParameterUse(value, "call", x, again=partial(again, value)) for value in values if owned(value)]
 
 
-def broadcast_shape(weight: Tensor) -> torch.Size:
-    """The shape without axes of 1 in front, on which a weight is broadcast anyway."""
-    first = next((axis for axis, size in enumerate(weight.shape) if size != 1), weight.dim())
-    return weight.shape[first:]
+def broadcast_shape(shape: torch.Size) -> torch.Size:
+    """A weight's shape without axes of 1 in front, on which it is broadcast anyway."""
+    return shape[next((axis for axis, size in enumerate(shape) if size != 1), len(shape)) :]
 
 
 def _methods(name: str, *others: Any) -> tuple[Any, ...]:
@@ -250,11 +249,8 @@ READERS: dict[Any, Reader] = {
     **dict.fromkeys(_methods("mul", torch.mul), partial(_read_pointwise, "scale")),
     **dict.fromkeys(_methods("add", torch.add), partial(_read_pointwise, "shift")),
     **{function: partial(_read_call, function) for function in (F.conv1d, F.conv2d)},
-    **{
-        getattr(place, name): _read_experts
-        for place, name in ((F, "grouped_mm"), (torch, "_grouped_mm"))
-        if hasattr(place, name)
-    },
+    # None, which no call is of, where this PyTorch does not have it
+    **dict.fromkeys((getattr(F, "grouped_mm", None), getattr(torch, "_grouped_mm", None)), _read_experts),
 }
 
 
@@ -299,8 +295,7 @@ class Routes:
                 rows = rows if index[:1] == (Ellipsis,) or index[:1] == (slice(None),) else None
             elif isinstance(index, Tensor) and index.dim() == 1 and not index.is_floating_point():
                 base = self._base(x)
-                chosen = index.nonzero()[:, 0] if index.dtype == torch.bool else index
-                rows = None if base is None or len(base) != len(x) else base[chosen]
+                rows = None if base is None or len(base) != len(x) else base[index]
             else:
                 rows = None
         elif name in ("reshape", "view", "flatten") and isinstance(result, Tensor) and result.dim() == 1:

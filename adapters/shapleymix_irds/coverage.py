@@ -47,7 +47,7 @@ class Coverage:
             unknown = "one of shape {}".format
             self.found |= {names.get(id(leaf), unknown(tuple(leaf.shape))) for leaf in leaves} - self.per_language
 
-    def agree(self, device: torch.device) -> bool:
+    def agree(self) -> bool:
         """Whether more parameters have to be passed than were known; every rank must call.
 
         Raises
@@ -58,7 +58,7 @@ class Coverage:
         names = sorted(self.parameters)
         outside = sorted(self.found.difference(names))
         flags = [name in self.found for name in names] + [bool(outside)]
-        together = self.world.sum(torch.tensor(flags, dtype=torch.float64, device=device)).cpu() > 0
+        together = self.world.sum(torch.tensor(flags, dtype=torch.float64, device=self.world.device)).cpu() > 0
         fresh = {name for name, flag in zip(names, together.tolist(), strict=False) if flag} - self.per_language
         self.found = set()
         if bool(together[-1]):

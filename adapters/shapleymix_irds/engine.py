@@ -2,7 +2,7 @@
 
 Training and validation are apart. Training runs as it is, under a mode that puts probes behind the layers' outputs
 (`Watching`); their sketches are held until the step is committed. Validation sequences are divided among the ranks and
-pass at the same weights, where nothing but sketches is differentiated. Products of the summed sketches are the Gram.
+pass at the same weights, where nothing but sketches is differentiated. Products of the two are the Gram.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from shapleymix_irds.world import (
     differentiate,
     is_compiled,
     isolated,
-    local,
     named_parameters,
     word_layers,
 )
@@ -53,27 +52,27 @@ class Watched:
 
     Attributes
     ----------
+    groups : tensor (B,) or (B, S)
+        The labels of the call.
     parts : tensor, optional
         What the loss is made of, (B,) by sequence or (B, S) by token, given before the backward pass: for parameters
         in calls that are not covered, which take a pass a language.
-    groups : tensor, optional
-        The labels of the call.
     seen : bool
         Whether there was a backward pass.
     """
 
+    groups: Tensor
     parts: Tensor | None = None
-    groups: Tensor | None = None
     seen: bool = False
 
 
 @dataclass
 class Validated:
-    """What the validation sequences of this rank gave: sums by language, (K,) in float64 on the CPU."""
+    """What the validation sequences of this rank gave: sketches, and sums of losses and tokens by language, (2, K) in
+    float64 on the CPU."""
 
     sketches: Sketches
-    losses: Tensor
-    tokens: Tensor
+    sums: Tensor
 
 
 class Engine:
@@ -87,8 +86,6 @@ class Engine:
         G: languages, or halves of languages where there is no validation set.
     loss_fn : LossFn, optional
         The loss of validation sequences; `backward` gives its own.
-    sample : Piece, optional
-        Training sequences on which the model is looked at where there is no validation set.
     alike, turned : dict of str to str, and of str to bool
         The first layer that is given the same rows, and whether a matrix has its inputs in front, as the first pass
         has shown.
@@ -118,16 +115,14 @@ class Engine:
         self.model, self.world, self.languages = model, world, tuple(languages)
         self.validation = validation
         self.arrangement, self.loss_fn = arrangement or Arrangement(), loss_fn
+        self.divisor = world.size if self.arrangement.divisor is None else self.arrangement.divisor
         self.groups = len(languages) * (2 if validation is None else 1)
-        self.sample: Piece | None = None
         self.examined, self.in_language_pass, self.evaluation = False, False, 0
         self.alike: dict[str, str] = {}
         self.turned: dict[str, bool] = {}
         self.coverage = Coverage(model, named_parameters(model), world)
-        self.uses = uses_of(model, self.coverage.parameters)
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
-        self.device = local(next(iter(self.coverage.parameters.values()))).device
         self.columns, self.name = columns, "sketch" if columns else "exact"
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.projections: dict[str, Projection] = {}
@@ -148,14 +143,15 @@ class Engine:
     def open(self, seed: int) -> None:
         """Fresh projections, the same on all ranks, of the parameters that are trained now."""
         self.check()
-        self.draw = torch.Generator(self.device).manual_seed(seed % 2**62)
-        self.mixing = torch.Generator(self.device).manual_seed((seed + self.world.rank + 1) % 2**62)
+        self.draw = torch.Generator(self.world.device).manual_seed(seed % 2**62)
+        self.mixing = torch.Generator(self.world.device).manual_seed((seed + self.world.rank + 1) % 2**62)
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
         if shapes != self.shapes:
             self.shapes, first = shapes, next(iter(self.alike.values()), None)
             turned = {name: (*each[:-2], *each[:-3:-1]) for name, each in shapes.items() if self.turned.get(name)}
             uses: dict[str, MatrixRole] = {name: "first" for name, one in self.alike.items() if one == first}
-            self.projections = projections_of(shapes | turned, uses | self.uses, self.columns, len(self.languages))
+            uses |= uses_of(self.model, self.parameters)
+            self.projections = projections_of(shapes | turned, uses, self.columns, len(self.languages))
             for name in turned:
                 self.projections[name].turned = True
         for projection in self.projections.values():
@@ -185,25 +181,32 @@ class Engine:
         self.open(seed)
         self.validate()
 
-    def examine(self) -> None:
-        """Before the first step: pass a few sequences and forget them, so that what is not covered is known.
+    def examine(self, sample: Piece) -> None:
+        """Before the first step: pass a few sequences and forget them: what is not covered is known then, be the model
+        compiled or not.
+
+        The number of sequences is one that other axes seldom have, so that none of them passes for the batch.
 
         Raises
         ------
         CoverageError
-            If values would be wrong.
+            On every rank, if values would be wrong: sequences are not apart, or the compiler hands over other calls
+            than Python does.
         """
         self.alike, self.turned = {}, {}
         known, self.coverage.per_language = self.coverage.per_language, set()  # a resumed run sees what its first did
         self.open(0)
-        sample = self.sample if self.validation is None else self.validation.sample(self.device)
-        assert sample is not None
-        self.rehearse(sample)
-        self.coverage.agree(self.device)
+        if self.loss_fn is not None:
+            self.coverage.look_apart(self.loss_fn, sample, self.arrangement.tokens_first)
+        with torch.compiler.set_stance("force_eager"):
+            eager = self.validation_sketches([sample]).sketches
+        if is_compiled(self.model):
+            self.coverage.compare(eager, self.validation_sketches([sample]).sketches)
+        self.coverage.agree()
         self.coverage.per_language |= known
         # where routes differ, ranks have seen other layers together
         self.alike, self.turned = self.world.told((self.alike, self.turned))
-        self.examined, self.sample, self.shapes = True, None, {}
+        self.examined, self.shapes = True, {}
         self.open(0)
 
     def extra_cost(self, tokens: float) -> float:
@@ -212,17 +215,13 @@ class Engine:
         val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
         mean = self.world.sum(torch.tensor(tokens / ranks**2, dtype=torch.float64, device=self.world.device))
         passes = self.groups if self.coverage.per_language else 0
-        # a table's rows are only added up
-        share = share_of_step(
-            projection for name, projection in self.projections.items() if self.uses.get(name) != "table"
-        )
-        return extra_cost(float(mean), val_tokens, share, passes)
+        return extra_cost(float(mean), val_tokens, share_of_step(self.projections.values()), passes)
 
     def check(self) -> None:
         """Refuse wrappers and hooks under which values would be wrong; before any pass, since ranks pass different
         sequences."""
         self.parameters = self.coverage.parameters = named_parameters(self.model)
-        check_wrappers(self.model, self.parameters, self.world, self.arrangement.divisor)
+        check_wrappers(self.model, self.parameters, self.world, self.divisor)
 
     @contextmanager
     def watch(
@@ -248,10 +247,10 @@ class Engine:
             not covered and cannot be passed.
         """
         groups = halves(indices, len(self.languages), turn) if self.validation is None else indices
-        labels = Labels(groups.to(self.device), self.groups, length, self.arrangement.tokens_first)
+        groups = groups.to(self.world.device)
+        labels = Labels(groups, self.groups, length, self.arrangement.tokens_first)
         own, present = labels.dense()
-        book = Book(self, own.count)
-        watched = Watched(groups=groups.to(self.device))
+        book, watched = Book(self, own.count), Watched(groups)
         with Watching(own, book, partial(self._before_backward, watched, first)):
             yield watched
         grads = {name: dummy.grad for name, dummy in book.dummies.items() if dummy.grad is not None}
@@ -262,10 +261,8 @@ class Engine:
         """Pass this rank's validation sequences of the evaluation at the weights as they are; every rank must call."""
         self.validated = None
         if self.validation is not None:
-            found = self.validation_sketches(
-                self.validation.share(self.evaluation, self.world.rank, self.world.size, self.device)
-            )
-            zero = torch.zeros((), dtype=self.dtype, device=self.device)
+            found = self.validation_sketches(self.validation.share(self.evaluation, self.world))
+            zero = torch.zeros((), dtype=self.dtype, device=self.world.device)
             for name, projection in self.projections.items():
                 none = zero.expand(len(self.languages), projection.numbers)
                 found.sketches[name] = self.world.sum(found.sketches.get(name, none).contiguous())
@@ -282,31 +279,13 @@ class Engine:
         if self.loss_fn is None:
             hint = "give the tracker `loss_fn`, which it needs for validation sequences"
             raise TrackerError("`watch` has no loss for validation sequences", hint=hint)
-        zeros = torch.zeros(len(self.languages), dtype=torch.float64)
-        found = Validated({}, zeros, zeros.clone())
+        found = Validated({}, torch.zeros((2, len(self.languages)), dtype=torch.float64))
         for piece in pieces:
             # rows of inputs cannot be seen in a compiled graph
             seen = nullcontext() if self.projections_drawn else torch.compiler.set_stance("force_eager")
             with isolated(self.model, evaluating=True), torch.enable_grad(), seen:
                 self._pass(self.loss_fn, piece, found)
         return found
-
-    def rehearse(self, piece: Piece) -> None:
-        """Pass a few sequences and forget them: what is not covered is known then, be the model compiled or not.
-
-        The number of sequences is one that other axes seldom have, so that none of them passes for the batch.
-
-        Raises
-        ------
-        CoverageError
-            On every rank, if sequences are not apart, or the compiler hands over other calls than Python does.
-        """
-        if self.loss_fn is not None:
-            self.coverage.look_apart(self.loss_fn, piece, self.arrangement.tokens_first)
-        with torch.compiler.set_stance("force_eager"):
-            eager = self.validation_sketches([piece]).sketches
-        if is_compiled(self.model):
-            self.coverage.compare(eager, self.validation_sketches([piece]).sketches)
 
     def draw_projections(self) -> None:
         """Before the first backward pass of an evaluation: make projections of rows of inputs that all ranks have seen.
@@ -330,9 +309,9 @@ class Engine:
         labels.join()
         book = Book(self, labels.count)
         with Watching(labels, book) as mode:
-            losses = plain(loss_fn(piece.x, piece.y))
+            measured = plain(loss_fn(piece.x, piece.y))
             scale = 0.5 ** int(piece.tokens.sum()).bit_length()  # about a mean; low precisions could overflow in a sum
-            losses = losses * (piece.weights * scale).to(losses)
+            losses = measured * (piece.weights * scale).to(measured)
         self.coverage.look([losses])
         self.draw_projections()
         with mode:
@@ -340,9 +319,7 @@ class Engine:
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
             self._pass_by_language((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)
         add(found.sketches, {name: sketch.div_(scale) for name, sketch in own.items()}, present, count)
-        owners = piece.languages.cpu()
-        found.losses.index_add_(0, owners, losses.detach().double().cpu() / scale)
-        found.tokens.index_add_(0, owners, piece.tokens * piece.weights)
+        piece.add(found.sums, measured)
 
     def _pass_by_language(self, losses: tuple[Tensor, Tensor], count: int, into: Sketches) -> None:
         """Sketches of parameters that take a pass a language, or their products with those of validation."""
@@ -370,14 +347,14 @@ class Engine:
             first()
         watched.seen = True
         self.coverage.look(roots)
-        fresh = self.coverage.agree(self.device)
-        if self.coverage.per_language and (watched.parts is None or watched.groups is None):
+        fresh = self.coverage.agree()
+        if self.coverage.per_language and watched.parts is None:
             self.coverage.refuse()
-        if fresh and first is not None:
-            self.validate()
         if first is not None:
+            if fresh:
+                self.validate()
             self.draw_projections()
-        if self.coverage.per_language and watched.parts is not None and watched.groups is not None:
+        if self.coverage.per_language and watched.parts is not None:
             with mode:
                 self._pass_by_language(weighed(watched.parts, roots[0], watched.groups), self.groups, self.train)
 

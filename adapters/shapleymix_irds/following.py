@@ -190,12 +190,9 @@ class Following:
     def hook(self, ready: Callable[[int], None]) -> None:
         """From now on `ready` is called with the number of an optimiser that is about to take a step."""
         for number, optimizer in enumerate(self.optimizers):
-
-            def before(*_: object, n: int = number) -> None:
-                ready(n)
-
-            uncompiled: Any = torch.compiler.disable(before)  # where the optimiser's step is compiled
-            optimizer.register_step_pre_hook(uncompiled)
+            # uncompiled where the optimiser's step is compiled
+            before: Any = torch.compiler.disable(lambda *_, n=number: ready(n))
+            optimizer.register_step_pre_hook(before)
 
     def forget(self) -> None:
         """A step has ended, or was dropped."""

@@ -322,9 +322,6 @@ class IRDSCallback(TrainerCallback, ExportableState):
 
     trainer: IRDSTrainerMixin
 
-    def __init__(self) -> None:
-        self.saved: dict[str, Any] | None = None
-
     def state(self) -> dict[str, Any]:
         """The tracker's state, as JSON takes it."""
         tracker = self.trainer.tracker

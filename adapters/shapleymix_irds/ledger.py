@@ -88,7 +88,7 @@ class Blocks:
         """Book an evaluation."""
         self.sums.append(contribution.copy())
         if len(self.sums) > MANY:
-            weights = weight(np.array(self.sums))
+            weights = weights_of(np.array(self.sums)).mean(1)
             at = int(np.argmin(weights[1:] + weights[:-1]))
             self.sums[at : at + 2] = [self.sums[at] + self.sums[at + 1]]
 
@@ -106,22 +106,21 @@ class Blocks:
         columns = parts.sum(1, keepdims=True)
         total = columns.sum(0, keepdims=True)
         shares = np.divide(parts.sum(0), total, out=np.zeros_like(parts[:1]), where=total != 0)
-        sizes = np.abs(columns)
-        weights = np.divide(sizes, sizes.sum(0), out=np.zeros_like(sizes), where=sizes.sum(0) != 0)
-        squares = ((parts - shares * columns) / (1 - np.minimum(weights, HEAVY))) ** 2
+        weights = np.minimum(weights_of(parts), HEAVY)[:, None]
+        squares = ((parts - shares * columns) / (1 - weights)) ** 2
         student = float(stdtrit(len(parts) - 1, 0.95) / ndtri(0.95))  # at 95%, with one degree of freedom less
         return student * np.sqrt(squares.sum(0))
 
 
-def weight(parts: Array) -> Array:
-    """What each part (n, K, K) is of a column, in the mean over columns, (n,)."""
+def weights_of(parts: Array) -> Array:
+    """What each part (n, K, K) is of each column, (n, K)."""
     sizes = np.abs(parts.sum(1))
-    return np.divide(sizes, sizes.sum(0), out=np.zeros_like(sizes), where=sizes.sum(0) != 0).mean(1)
+    return np.divide(sizes, sizes.sum(0), out=np.zeros_like(sizes), where=sizes.sum(0) != 0)
 
 
 def joined(parts: Array) -> Array:
     """At most `USED` stretches of about equal weight."""
-    weights = weight(parts)
+    weights = weights_of(parts).mean(1)
     middle = np.cumsum(weights) - weights / 2
     number = np.minimum((middle * USED).astype(np.intp), USED - 1)
     return np.array([parts[number == each].sum(0) for each in np.unique(number)])
@@ -230,8 +229,7 @@ class Losses:
 
     def drop(self, languages: tuple[str, ...]) -> Array:
         """Start less latest (K,), NaN where unknown."""
-        nan = float("nan")
-        return np.array([self.start.get(name, nan) - self.latest.get(name, nan) for name in languages])
+        return np.array([self.start.get(name, np.nan) - self.latest.get(name, np.nan) for name in languages])
 
 
 VERSION = 3  # of the state in a checkpoint

@@ -37,7 +37,7 @@ from shapleymix_irds.calls import READERS, read_linear
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.hooked_watch import Span
 from shapleymix_irds.tracker import IRDS
-from shapleymix_irds.world import Arrangement, World, local, tidy
+from shapleymix_irds.world import Arrangement, World, local, named_parameters
 
 # -- layers that probes can see ------------------------------------------------------------------------------------
 
@@ -159,10 +159,9 @@ def common_rate(groups: Iterable[Mapping[str, Any]], step: int) -> float:
 
 def arrangement_of(model: nn.Module) -> Arrangement:
     """What Megatron has done to the model on this rank."""
-    group = parallel_state.get_tensor_model_parallel_group()
-    parameters = {tidy(name): parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    parameters = named_parameters(model)
     device = local(next(iter(parameters.values()))).device
-    parts = World.of(group, device)
+    parts = World.of(parallel_state.get_tensor_model_parallel_group(), device)
     whole = {name for name, each in parameters.items() if not layers.param_is_not_tensor_parallel_duplicate(each)}
     return Arrangement(True, tensor_parallel=parts if parts.size > 1 else None, copies=frozenset(whole))
 

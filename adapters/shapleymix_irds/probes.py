@@ -19,10 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from shapleymix_irds.calls import READERS, ParameterUse, Reader, Routes, View, broadcast_shape, leaves, view_of
+from shapleymix_irds.calls import READERS, Kind, ParameterUse, Reader, Routes, View, broadcast_shape, leaves, view_of
 from shapleymix_irds.sketches import (
     Labels,
     Projection,
+    basis_columns,
     by_group,
     is_stack,
     matrix_sketch,
@@ -43,7 +44,6 @@ Measure = Callable[[Tensor | None, Tensor], "list[Tensor | None]"]  # of the inp
 
 
 NOTED = 256  # rows of inputs of a call by which a basis is made
-NORMS = {"rms": 1, "layer": 2}  # by mean square, and by mean and variance
 
 
 class Probe(torch.autograd.Function):
@@ -68,19 +68,20 @@ def unwatched() -> Any:
 
 
 def vector_gradient(
-    x: Tensor | None, delta: Tensor, shape: torch.Size, labels: Labels, norm: int, eps: float | None
+    x: Tensor | None, delta: Tensor, shape: torch.Size, labels: Labels, kind: Kind, eps: float | None
 ) -> Tensor:
-    """By group, (G, numbers), of a weight that is added to rows, or multiplied with them, as they are or normalised."""
+    """By group, (G, *shape), of a weight that is added to rows, or multiplied with them, as they are or normalised."""
     delta = delta.to(torch.promote_types(delta.dtype, torch.float32))
-    if x is None or norm == 0:
-        return summed(delta if x is None else delta * x, labels.whole.groups, labels.count, shape)
-    least = (torch.finfo(x.dtype).eps if norm == 1 else 1e-5) if eps is None else eps
+    if x is None or kind == "scale":
+        axes = broadcast_shape(shape)
+        return summed(delta if x is None else delta * x, labels.whole.groups, labels.count, axes).view(-1, *shape)
+    least = (torch.finfo(x.dtype).eps if kind == "rms" else 1e-5) if eps is None else eps
     x = x.to(delta.dtype).flatten(x.dim() - len(shape))
-    x = x if norm == 1 else x - x.mean(-1, keepdim=True)
+    x = x if kind == "rms" else x - x.mean(-1, keepdim=True)
     size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # which rows are divided by when they are added up
     parts = (delta.reshape(x.shape) * x).reshape(len(labels.whole.groups), -1, x.shape[-1])
     weights = (size.square() / x.shape[-1] + least).rsqrt().reshape(len(parts), 1, -1)
-    return by_group((weights @ parts)[:, 0], labels.whole.groups, labels.count)
+    return by_group((weights @ parts)[:, 0], labels.whole.groups, labels.count).view(-1, *shape)
 
 
 def summed(delta: Tensor, groups: Tensor, count: int, shape: torch.Size) -> Tensor:
@@ -124,9 +125,8 @@ def expert_sketch(
         owners = torch.searchsorted(use.ends, torch.arange(len(groups), device=groups.device), right=True)
     left, right = operands(x, delta, inputs_in_front(use, view, projection), -1)
     units = sorted_units(owners * labels.count + groups, experts * labels.count)
-    parts = left[: len(groups)], right[: len(groups)]
-    parts = parts[0], projection.projected(parts[1])
-    found = matrix_sketch(*parts, units, experts * labels.count, projection)
+    left, right = left[: len(groups)], projection.projected(right[: len(groups)])
+    found = matrix_sketch(left, right, units, experts * labels.count, projection)
     return found.view(experts, labels.count, -1).transpose(0, 1).flatten(1)
 
 
@@ -146,9 +146,7 @@ def gradients_by_group(use: ParameterUse, labels: Labels, x: Tensor | None, delt
         assert x is not None
         units, left, right = labels.units(x), *operands(x, delta, use.kind == "flipped", use.padding)
         return matrix_sketch(left, right, units, labels.count, Projection(tuple(shape))).view(-1, shape[1], shape[0]).mT
-    norm = NORMS.get(use.kind, 0)
-    axes = shape if norm else broadcast_shape(use.weight)
-    return vector_gradient(x, delta, axes, labels, norm, use.eps).view(-1, *shape)
+    return vector_gradient(x, delta, shape, labels, use.kind, use.eps)
 
 
 # -- the mode under which a model runs ------------------------------------------------------------------------------
@@ -184,7 +182,7 @@ class Book:
 
     def __init__(self, engine: Engine, groups: int) -> None:
         self.engine = engine
-        zero = torch.zeros((), dtype=engine.dtype, device=engine.device)
+        zero = torch.zeros((), dtype=engine.dtype, device=engine.world.device)
         self.met = {} if engine.validated is None else engine.validated.sketches
         sizes = {n: projection.numbers for n, projection in engine.projections.items()}
         sizes |= {n: len(each) for n, each in self.met.items()}
@@ -207,11 +205,9 @@ class Book:
 
     def place(self, weight: Tensor) -> Place | None:
         """The place of a parameter; None for one that is not the model's."""
-        found = self.places.get(id(weight))
-        if found is None and not torch.compiler.is_compiling():
+        if id(weight) not in self.places and not torch.compiler.is_compiling():
             self.look()
-            found = self.places.get(id(weight))
-        return found
+        return self.places.get(id(weight))
 
     def silent(self, name: str) -> bool:
         """Whether nothing is to be measured of a parameter whose calls are covered."""
@@ -235,10 +231,11 @@ class Book:
         some = x.detach().reshape(-1, x.shape[-1])
         some = some[:: -(-len(some) // NOTED)].to(matrix.dtype)
         some = F.normalize(some)  # a few rows are often a thousand times as long as others
-        if len(self.mixing) < matrix.shape[1]:
-            self.mixing = signs((matrix.shape[1], NOTED), engine.mixing, matrix.dtype)
+        columns = basis_columns(matrix.shape[1])
+        if len(self.mixing) < columns:
+            self.mixing = signs((columns, NOTED), engine.mixing, matrix.dtype)
         # a power iteration brings the basis nearer to the directions in which rows differ most
-        matrix.data += (self.mixing[: matrix.shape[1], : len(some)] @ some @ some.mT @ some).mT
+        matrix.data[:, :columns] += (self.mixing[:columns, : len(some)] @ some @ some.mT @ some).mT
 
     def projected(self, rows: Tensor, projection: Projection, known: Rows | None) -> Tensor:
         """Rows times M, once for all layers that take them one after another."""
@@ -325,10 +322,10 @@ class Watching(TorchFunctionMode):
         """The output behind the probe of a bare parameter; `rows` are None where a compiler hides them."""
         book, projection, x = self.book, place.projection, None if use.x is None else use.x.detach()
         # the numbers alone, since `use` would hold the input longer than autograd does
-        padding, eps, norm = use.padding, use.eps, NORMS.get(use.kind, 0)
-        if use.kind in ("matrix", "flipped", "table"):
+        padding, eps, kind, shape = use.padding, use.eps, use.kind, view.parameter.shape
+        if kind in ("matrix", "flipped", "table"):
             assert x is not None
-            table, units = use.kind == "table", labels.units(x)
+            table, units = kind == "table", labels.units(x)
             flipped = not table and inputs_in_front(use, view, projection)
             given = None if table or flipped else rows
             if rows is not None:
@@ -341,10 +338,9 @@ class Watching(TorchFunctionMode):
                 right = book.projected(right, projection, given)
                 return matrix_sketch(left, right, units, labels.count, projection, place.met)
         else:
-            shape = torch.Size(projection.shape) if norm else broadcast_shape(view.parameter)
 
             def sketch(x: Any, delta: Tensor) -> Tensor:
-                return products(projection.folded(vector_gradient(x, delta, shape, labels, norm, eps)), place.met)
+                return products(projection.sketch(vector_gradient(x, delta, shape, labels, kind, eps)), place.met)
 
         def measure(x: Tensor | None, delta: Tensor) -> list[Tensor | None]:
             return [None if rows is not None and book.silent(place.name) else sketch(x, delta)]

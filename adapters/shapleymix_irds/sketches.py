@@ -12,7 +12,8 @@ a small part of the error. Where a language's sketches would have more numbers t
 outputs is folded: rows are added up in a few sums, each with a random sign, which is right on the average, too. Errors
 of many matrices average out in part, so that a large model needs fewer numbers for each.
 
-A matrix that is too small to gain from M is multiplied with none, and where r is 0 products are exact. M and the signs
+A matrix that is too small to gain from M, or a table within its share of numbers, is multiplied with none, and where
+r is 0 products are exact. M and the signs
 of a parameter are the same on every rank and in all of its uses.
 """
 
@@ -62,7 +63,7 @@ class Labels:
     tokens_first : bool
         Whether activations have the tokens' axis in front.
     present : int
-        Number of groups that occur: the first ones.
+        Number of groups that occur, the first ones, once `dense` has found them.
     owners, sequences : tensor (rows,), optional, and int
         Where rows were chosen: the sequence that each is of, and the number of sequences.
     whole, blocks : Units
@@ -119,7 +120,8 @@ class Labels:
 
     def chosen(self, rows: Tensor) -> Labels:
         """The labels of some of the rows, in their order."""
-        groups, sequence = self.by_row[rows][:, None], rows // (self.length or 1)
+        sequence = rows % self.batch if self.tokens_first else rows // (self.length or 1)
+        groups = self.by_row[rows][:, None]
         return Labels(groups, self.count, present=self.present, owners=sequence, sequences=self.batch)
 
     def infer_length(self, x: Tensor) -> None:
@@ -205,7 +207,7 @@ SHARES: dict[MatrixRole, int] = {"matrix": 1, "first": 4, "output": 16, "table":
 
 @dataclass
 class Projection:
-    """The sketch of one parameter's gradient, (r, O) by language, or (r, rows) where it is folded.
+    """The sketch of one parameter's gradient, (r, O) by language, or (r, rows) where it is folded; of a table, turned.
 
     Attributes
     ----------
@@ -308,8 +310,6 @@ def projection_of(
     shape: tuple[int, ...], columns: int, use: MatrixRole = "matrix", most: float = math.inf
 ) -> Projection:
     """The projection of one parameter, of not many more than so many numbers."""
-    if columns == 0:
-        return Projection(shape)
     r, numbers = columns * COLUMNS[use], math.prod(shape)
     gains = is_matrix(shape) and r * (shape[-1] + shape[-2]) < shape[-1] * shape[-2]
     table = use == "table"
@@ -345,13 +345,11 @@ def signs(shape: tuple[int, ...], draw: torch.Generator, dtype: torch.dtype) -> 
 def share_of_step(projections: Iterable[Projection]) -> float:
     """Multiplications that sketches of these take, over those of a training step (three for each weight).
 
-    Those with few columns count `NARROW` times, since they take so much longer.
+    Those with few columns count `NARROW` times, since they take so much longer; a table's rows are only added up.
     """
-    matrices = [projection for projection in projections if len(projection.shape) == 2]
-    costs = [
-        NARROW * projection.columns * sum(projection.shape) or math.prod(projection.shape) for projection in matrices
-    ]
-    return sum(costs) / max(3 * sum(math.prod(projection.shape) for projection in matrices), 1)
+    matrices = [(each.columns, each.shape) for each in projections if len(each.shape) == 2 and not each.by_word]
+    costs = [NARROW * columns * sum(shape) or math.prod(shape) for columns, shape in matrices]
+    return sum(costs) / max(3 * sum(math.prod(shape) for _, shape in matrices), 1)
 
 
 def is_stack(shape: tuple[int, ...]) -> bool:
@@ -387,8 +385,11 @@ def matrix_sketch(
     exact = torch.promote_types(right.dtype, torch.float32)
     right = right.to(exact)
     if left.dim() == 1:
-        right = right if projection.signs is None else right * projection.signs.to(exact)[left.clamp(min=0), None]
-        table = _table(left, right, units, count, projection.rows or projection.outputs)
+        words, rows = left.clamp(min=0), projection.rows or projection.outputs
+        right = right if projection.signs is None else right * projection.signs.to(exact)[words, None]
+        group = units.groups.repeat_interleave(len(left) // max(1, len(units.groups)))
+        known, table = right * (left >= 0)[:, None], right.new_zeros((count * rows, right.shape[1]))
+        table = table.index_add_(0, group * rows + words % rows, known).view(count, rows, -1)
         return products(projection.flat(table.mT), met)
     left = left.to(exact)
     if units.slots is not None:
@@ -403,11 +404,3 @@ def matrix_sketch(
         found = more if found is None else found.add_(more)
     assert found is not None
     return found
-
-
-def _table(ids: Tensor, b: Tensor, units: Units, count: int, rows: int) -> Tensor:
-    """Where one side's rows are those of the unit matrix: b's rows are added where ids say, (count, rows, numbers)."""
-    group = units.groups.repeat_interleave(ids.numel() // max(1, len(units.groups)))
-    place = group * rows + ids.clamp(min=0) % rows
-    known = b * (ids >= 0)[:, None]
-    return b.new_zeros((count * rows, b.shape[1])).index_add_(0, place, known).view(count, rows, -1)

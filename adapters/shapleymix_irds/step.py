@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ class Call:
 
     Attributes
     ----------
+    place : str
+        The step and the rank, as errors name them.
     indices, counts : tensor (B,) or (B, S)
         Language and tokens with a label of each sequence, or of each token.
     tokens, total : int, optional, and float
@@ -32,7 +34,7 @@ class Call:
     """
 
     step: int
-    rank: int
+    place: str
     indices: Tensor
     counts: Tensor
     tokens: int | None
@@ -41,12 +43,11 @@ class Call:
     mean: bool = False
 
     def __post_init__(self) -> None:
-        place = f"step {self.step}, rank {self.rank}"
         if self.counts.shape != self.indices.shape:
             told = f"lang has shape {tuple(self.indices.shape)}, and tokens with a label {tuple(self.counts.shape)}"
-            raise TrackerError(f"{place}: {told}")
+            raise TrackerError(f"{self.place}: {told}")
         if not self.total > 0:
-            raise TrackerError(f"{place}: no token of the step has a label")
+            raise TrackerError(f"{self.place}: no token of the step has a label")
         self.counts = self.counts.detach().to("cpu", torch.float64)
 
 
@@ -67,14 +68,13 @@ class Pending:
     first: Call
     evaluated: bool
     groups: int
-    calls: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.step, self.total, self.calls = self.first.step, self.first.total, 1
+        self.step, self.total, self.calls = self.first.step, 0.0, 0
         self.tokens = torch.zeros(self.groups, dtype=torch.float64)
 
     def add(self, call: Call) -> None:
-        """Another call begins."""
+        """A call begins."""
         self.calls += 1
         self.total = call.total + (self.total if call.mean else 0.0)
 
@@ -104,7 +104,7 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
     `divisor` is the number of tokens that a rank divides by, and its square.
     """
     found, count = engine.validated, engine.groups if engine.validated is None else len(engine.languages)
-    gram = torch.zeros(engine.groups, count, dtype=torch.float64, device=engine.device)
+    gram = torch.zeros(engine.groups, count, dtype=torch.float64, device=engine.world.device)
     for name, projection in engine.projections.items():
         own = engine.train.get(name)
         if found is None:
@@ -112,7 +112,7 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
             own = own @ (engine.world.sum(own.clone()) if engine.world.size > 1 else own).T
         if own is not None and shares[name]:
             gram += shares[name] * own
-    val = {} if found is None else {"val_losses": found.losses, "val_tokens": found.tokens}
+    val = {} if found is None else {"val_losses": found.sums[0], "val_tokens": found.sums[1]}
     divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64)
     return {"gram": gram, **val, "tokens": pending.tokens, "divisor": divisor}
 
@@ -163,8 +163,7 @@ def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Eval
     if not pending.first.mean and square - mean**2 > 1e-9 * square:
         hint = "sum the tokens over ranks and calls, and give each rank the sum"
         raise TrackerError(f"step {pending.step}: ranks give different tokens=, {mean:.0f} in the mean", hint=hint)
-    divisor = world.size if engine.arrangement.divisor is None else engine.arrangement.divisor
-    scale = 1.0 / (divisor * rates.grad_scale)
+    scale = 1.0 / (engine.divisor * rates.grad_scale)
     gram, tokens = total["gram"] * scale, total["tokens"]
     if engine.validation is None:
         gram = combine_halves(gram * scale, tokens, mean)

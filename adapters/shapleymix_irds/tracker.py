@@ -159,15 +159,15 @@ class IRDS:
         """
         if self.validation is None:
             raise TrackerError("`watch` needs validation sequences", hint="give `val=`, or train by `backward`")
-        step = self._enter(step, tokens)
+        step, place = self._enter(step, tokens)
         with self._dropping():
-            indices = language_indices(lang, self.languages, f"step {step}, rank {self.world.rank}")
+            indices = language_indices(lang, self.languages, place)
             usual = 1 if indices.dim() == 2 else length or self.validation.length or 1
             counts = torch.full(indices.shape, usual)
             total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
-            call = Call(step, self.world.rank, indices, counts, tokens, total, length, mean=tokens is None)
+            call = Call(step, place, indices, counts, tokens, total, length, mean=tokens is None)
             with self._call(call, self.engine.loss_fn) as watched:
-                yield watched or Watched()
+                yield watched
 
     def backward(
         self,
@@ -203,22 +203,21 @@ class IRDS:
             This rank's part of the step's mean loss (detached): its sum over ranks and micro-batches is the mean
             loss a token. `sequence_losses` then has the loss of each sequence, (B,), in the order of `x`.
         """
-        step = self._enter(step, tokens)
-        place = f"step {step}, rank {self.world.rank}"
+        step, place = self._enter(step, tokens)
         with self._dropping():
             indices = language_indices(lang, self.languages, place)
             seen = (y != self.options.ignore_index).flatten(1)
             total = float(self.world.sum(seen.sum().double()) if tokens is None else tokens)
             counts = seen if indices.dim() == 2 else seen.sum(1)
-            call = Call(step, self.world.rank, indices, counts, tokens, total, length(x))
+            call = Call(step, place, indices, counts, tokens, total, length(x))
             self.engine.loss_fn = checking = checked(loss_fn, place)
             if self.validation is None and not self.engine.examined:
-                self.engine.sample = sample_of(x, y, self.options.ignore_index)
+                self.engine.examine(sample_of(x, y, self.options.ignore_index, y.device))
             scale = self.world.size / call.total
             with self._call(call, loss_fn) as watched:
                 both = checking(x, y)
                 values = trained(both)
-                if watched is not None and call.indices.dim() == 1:
+                if call.indices.dim() == 1:
                     watched.parts = values
                 (values.sum() * scale).backward()
             self.sequence_losses = plain(both).detach()
@@ -285,7 +284,7 @@ class IRDS:
     def measure(self, loss_fn: LossFn) -> NDArray[np.float64]:
         """Mean validation loss of each language (K,) now, on a fixed part of the set, with the model in eval mode.
 
-        The first `backward` calls it (the start of the run); call it at the end, and at checkpoints for which a
+        The first step begins with it (the start of the run); call it at the end, and at checkpoints for which a
         calibrated matrix is wanted, on every rank. Validation-free: give losses to `record_losses` instead.
         """
         if self.validation is None:
@@ -294,9 +293,8 @@ class IRDS:
         self.engine.check()
         world, sums = self.world, torch.zeros((2, len(self.languages)), dtype=torch.float64)
         with isolated(self.model, evaluating=True), torch.no_grad(), torch.compiler.set_stance("force_eager"):
-            for piece in self.validation.fixed(self.options.measure_sequences, world.rank, world.size, world.device):
-                losses = plain(checked(loss_fn, "measure")(piece.x, piece.y)).double().cpu() * piece.weights
-                sums.index_add_(1, piece.languages.cpu(), torch.stack([losses, piece.tokens * piece.weights]))
+            for piece in self.validation.fixed(self.options.measure_sequences, world):
+                piece.add(sums, plain(checked(loss_fn, "measure")(piece.x, piece.y)))
         total, tokens = world.sum(sums.to(world.device)).cpu().numpy()
         self.record_losses(dict(zip(self.languages, (total / tokens).tolist(), strict=True)))
         return total / tokens
@@ -374,20 +372,20 @@ class IRDS:
         if self.log is not None:
             self.log.cut(self.next_step)
 
-    def _enter(self, step: int, tokens: int | None) -> int:
-        """A call begins."""
+    def _enter(self, step: int, tokens: int | None) -> tuple[int, str]:
+        """A call begins: its step, and how errors name it."""
         number = operator.index(step)
         if number < self.next_step:
             hint = "count steps upwards from 0, and after a resume from where the checkpoint was made"
             raise TrackerError(f"step {number} comes where the next one is {self.next_step}", hint=hint)
         if self.pending is not None:
             self.pending.check_call(number, tokens)
-        return number
+        return number, f"step {number}, rank {self.world.rank}"
 
     def _prepare(self, loss_fn: LossFn | None, total: float) -> None:
         """Before the first step: what is not covered, the schedule, the losses at the start, a clean log."""
-        if not self.engine.examined:
-            self.engine.examine()
+        if self.validation is not None and not self.engine.examined:
+            self.engine.examine(self.validation.sample(self.world.device))
         if self.schedule is None:
             self.schedule = Schedule.planned(self.engine.extra_cost(total), self.options)
         if self.steps == 0 and self.pending is None:
@@ -405,17 +403,14 @@ class IRDS:
             caution([f"{fallback}: an evaluated step takes about {1 + extra:.1f} plain ones"], stacklevel=6)
 
     @contextmanager
-    def _call(self, call: Call, loss_fn: LossFn | None) -> Iterator[Watched | None]:
+    def _call(self, call: Call, loss_fn: LossFn | None) -> Iterator[Watched]:
         """One call of a step; where the step is evaluated, what is seen of it. The first call of all is looked at."""
         first, self.seen_first_call = not self.seen_first_call, True
         self._prepare(loss_fn, call.total)
-        if self.pending is None:
-            self.pending = Pending(call, self.evaluates(call.step), self.engine.groups)
-        else:
-            self.pending.add(call)
-        pending = self.pending
+        pending = self.pending = self.pending or Pending(call, self.evaluates(call.step), self.engine.groups)
+        pending.add(call)
         if not pending.evaluated and not first:
-            yield None
+            yield Watched(call.indices)
             return
         if not pending.evaluated:
             self.engine.open(0)
@@ -426,7 +421,7 @@ class IRDS:
             yield watched
         if first:
             self._tell_price(call.total)
-        if not watched.seen or watched.groups is None:
+        if not watched.seen:
             raise TrackerError(f"step {call.step}: no backward pass was seen within `watch`")
         if not pending.evaluated:
             self.engine.release()
@@ -460,7 +455,6 @@ class IRDS:
             if pending.evaluated:
                 self._book(pending, following.rates(self.engine.parameters, pending.step))
             self._end(pending)
-            self.drop()
 
     def _book(self, pending: Pending, rates: Rates) -> None:
         assert self.schedule is not None
@@ -470,7 +464,7 @@ class IRDS:
 
     def _end(self, pending: Pending) -> None:
         """A step is committed."""
-        self.pending = None
+        self.drop()
         self.engine.release()
         self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
 

@@ -250,9 +250,7 @@ def differentiate(
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 
-def check_wrappers(
-    model: nn.Module, parameters: Mapping[str, nn.Parameter], world: World, divisor: float | None = None
-) -> None:
+def check_wrappers(model: nn.Module, parameters: Mapping[str, nn.Parameter], world: World, divisor: float) -> None:
     """Refuse wrappers and hooks under which gradients or products would be wrong.
 
     Raises
@@ -271,7 +269,7 @@ def check_wrappers(
         if (size := dist.get_world_size(replica.process_group)) != world.size:
             raise TrackerError(f"DDP averages over {size} ranks, the tracker counts {world.size}", hint=_GROUP)
     if is_sharded(parameters.values()):
-        _check_shards(model, parameters, world, world.size if divisor is None else divisor)
+        _check_shards(model, parameters, world, divisor)
     for name, parameter in parameters.items():
         if parameter._backward_hooks:
             hint = "change the gradient after `commit`, or in a hook of register_post_accumulate_grad_hook"

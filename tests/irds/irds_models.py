@@ -59,6 +59,21 @@ class Tied(Decoder):
         self.head.weight = self.embed.weight
 
 
+class Shifted(Decoder):
+    """A bare parameter is added at each position, and another one multiplied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.randn(LENGTH, WIDTH))
+        self.scale = nn.Parameter(torch.randn(1, WIDTH))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = (self.embed(ids) + self.positions) * self.scale
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x).flatten(0, 1)).unflatten(0, ids.shape)
+
+
 def make_model(seed: int = 0, **options: Any) -> Decoder:
     torch.manual_seed(seed)
     return Decoder(**options)

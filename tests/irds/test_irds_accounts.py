@@ -18,6 +18,7 @@ from shapleymix_irds.batch import ValidationSet  # noqa: E402
 from shapleymix_irds.errors import TrackerError  # noqa: E402
 from shapleymix_irds.ledger import Blocks, Evaluation, Ledger  # noqa: E402
 from shapleymix_irds.schedule import Schedule, extra_cost  # noqa: E402
+from shapleymix_irds.world import World  # noqa: E402
 
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
@@ -52,7 +53,7 @@ def shared(rotating: ValidationSet, evaluation: int, ranks: int) -> list[list[An
     """What each of so many ranks gets of an evaluation: (language, sequence) of those that count."""
     found = []
     for rank in range(ranks):
-        pieces = rotating.share(evaluation, rank, ranks, torch.device("cpu"))
+        pieces = rotating.share(evaluation, World(None, ranks, rank, torch.device("cpu")))
         rows = [zip(p.languages.tolist(), p.x.tolist(), p.weights.tolist(), strict=True) for p in pieces]
         found.append([(k, tuple(row)) for part in rows for k, row, weight in part if weight])
     return found
@@ -210,6 +211,6 @@ def test_calibrated_columns_sum_to_the_measured_drop(tmp_path: Path) -> None:
 def test_a_validation_pass_has_no_more_tokens_than_asked(most: int) -> None:
     """Or one sequence: validation takes no more memory than training."""
     options = Options(val_sequences=6, seed=1, pass_tokens=most)
-    passes = ValidationSet(validation(11), LANGUAGES, options).share(0, 0, 1, torch.device("cpu"))
+    passes = ValidationSet(validation(11), LANGUAGES, options).share(0, World(None, 1, 0, torch.device("cpu")))
     length = passes[0].y.shape[1]
     assert max(len(each.y) for each in passes) == min(max(1, most // length), 24)

@@ -13,6 +13,7 @@ from irds_models import (  # noqa: E402
     VOCAB,
     WIDTH,
     Decoder,
+    Shifted,
     Tied,
     batch,
     compared,
@@ -82,24 +83,10 @@ def test_tied_and_uncovered_parameters_are_exact(kind: Any, passed: str | None) 
     torch.manual_seed(0)
     model = kind().double()
     tracker = assert_exact(model)
-    words = passed and f"a pass a language for {passed}"
-    assert tracker.engine.fallback == words
-    assert tracker.engine.fallback == words
+    assert tracker.engine.fallback == (passed and f"a pass a language for {passed}")
 
 
 def test_learned_shifts_and_frozen_parameters() -> None:
-    class Shifted(Decoder):
-        def __init__(self) -> None:
-            super().__init__()
-            self.positions = nn.Parameter(torch.randn(LENGTH, WIDTH))
-            self.scale = nn.Parameter(torch.randn(1, WIDTH))
-
-        def forward(self, ids: Any) -> Any:
-            x = (self.embed(ids) + self.positions) * self.scale
-            for block in self.blocks:
-                x = block(x)
-            return self.head(self.norm(x).flatten(0, 1)).unflatten(0, ids.shape)
-
     torch.manual_seed(0)
     model = Shifted().double()
     model.blocks[0].requires_grad_(False)

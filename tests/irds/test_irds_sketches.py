@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from irds_models import LANGUAGES, Tied, batch, loss_of, make_model, naive_gram, relative  # noqa: E402
+from irds_models import LANGUAGES, Shifted, Tied, batch, loss_of, make_model, naive_gram, relative  # noqa: E402
 from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from shapleymix_irds.sketches import (  # noqa: E402
     Labels,
@@ -127,7 +127,7 @@ def test_an_evaluation_holds_what_is_reckoned(val: Any, monkeypatch: pytest.Monk
     assert {tuple(each.shape) for each in engine.train.values()} == {(4, 4)}
 
 
-@pytest.mark.parametrize("kind", [make_model, Tied])
+@pytest.mark.parametrize("kind", [make_model, Tied, Shifted])
 def test_the_mean_over_evaluations_goes_to_the_exact_values(kind: Any, val: Any) -> None:
     torch.manual_seed(0)
     model = kind().double()
