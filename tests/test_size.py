@@ -24,13 +24,13 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/mixing": 2_425,
     "shapleymix/planning": 430,
     "adapters/shapleymix_io": 1_521,
-    "adapters/shapleymix_irds": 4_219,
+    "adapters/shapleymix_irds": 4_233,
     "adapters/shapleymix_sweep": 709,
     "cli/shapleymix_cli": 1_683,
     "cli/shapleymix_view": 1_001,
     "tests": 16_000,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_363, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_377, 127, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

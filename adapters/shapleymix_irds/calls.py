@@ -60,7 +60,7 @@ Reader = Callable[..., "list[ParameterUse]"]
 
 def owned(value: Any) -> bool:
     """Whether a value is made of parameters that get a gradient and of nothing else (whole, no distributed shard)."""
-    if not isinstance(value, Tensor) or not value.requires_grad or isinstance(value, DTensor):
+    if not isinstance(value, Tensor) or not value.requires_grad or isinstance(value, DTensor) or value.is_complex():
         return False
     return isinstance(value, nn.Parameter) or (not torch.compiler.is_compiling() and leaves(value) is not None)
 
@@ -124,18 +124,18 @@ def read_linear(labels: Labels, input: Tensor, weight: Any, bias: Any = None, *_
     return ([ParameterUse(weight, "matrix", input)] if owned(weight) else []) + shift(bias)
 
 
-def _read_product(labels: Labels, input: Any, weight: Any) -> list[ParameterUse]:
-    if not (isinstance(input, Tensor) and isinstance(weight, Tensor)):
+def _read_product(labels: Labels, input: Any, other: Any) -> list[ParameterUse]:
+    if not (isinstance(input, Tensor) and isinstance(other, Tensor)):
         return []
-    if weight.dim() == 2 and input.dim() >= 2 and labels.lead(input.shape[:-1]) and owned(weight):
-        return [ParameterUse(weight, "flipped", input)]
-    return _read_call(torch.matmul, labels, input, weight) if input.dim() == 2 and weight.dim() > 2 else []
+    if other.dim() == 2 and input.dim() >= 2 and labels.lead(input.shape[:-1]) and owned(other):
+        return [ParameterUse(other, "flipped", input)]
+    return _read_call(torch.matmul, labels, input, other) if input.dim() == 2 and other.dim() > 2 else []
 
 
-def _read_addmm(labels: Labels, bias: Any, input: Any, weight: Any, **scales: Any) -> list[ParameterUse]:
-    if scales or not isinstance(input, Tensor) or not labels.lead(input.shape[:-1]):
+def _read_addmm(labels: Labels, input: Any, mat1: Any, mat2: Any, **scales: Any) -> list[ParameterUse]:
+    if scales or not isinstance(mat1, Tensor) or not labels.lead(mat1.shape[:-1]):
         return []
-    return _read_product(labels, input, weight) + (shift(bias) if bias.dim() == 1 else [])
+    return _read_product(labels, mat1, mat2) + (shift(input) if input.dim() == 1 else [])
 
 
 def _read_embedding(
@@ -184,15 +184,15 @@ def _read_pointwise(kind: Kind, labels: Labels, input: Any, other: Any, **option
             continue
         behind = x.dim() - len(broadcast_shape(weight.shape))
         pairs = zip(reversed(weight.shape), reversed(x.shape), strict=False)
-        fits = behind > 0 and all(1 in pair or pair[0] == pair[1] for pair in pairs)
+        fits = behind > 0 and not x.is_complex() and all(1 in pair or pair[0] == pair[1] for pair in pairs)
         if fits and labels.lead(x.shape[:behind]) and owned(weight) and not owned(x):
             return [ParameterUse(weight, kind, x if kind == "scale" else None)]
     return []
 
 
-def _read_expansion(labels: Labels, input: Tensor, *sizes: Any) -> list[ParameterUse]:
+def _read_expansion(labels: Labels, input: Tensor, *sizes: Any, size: Any = None) -> list[ParameterUse]:
     """A value that is repeated for each sequence is added to zeros."""
-    given = tuple(sizes[0]) if isinstance(sizes[0], (tuple, list)) else sizes
+    given = tuple(size or (sizes[0] if isinstance(sizes[0], (tuple, list)) else sizes))
     behind = len(given) - len(broadcast_shape(input.shape))
     return shift(input) if behind > 0 and labels.lead(torch.Size(given[:behind])) else []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,14 +85,16 @@ class Coverage:
         Raises
         ------
         CoverageError
-            On every rank, if the sketches of the same sequences differ.
+            On every rank, if a parameter has no sketch, or the sketches of the same sequences differ.
         """
+        hidden = sorted(eager.keys() - compiled.keys())
         spread = [(each - compiled.get(name, 0)).norm() for name, each in eager.items()]
         whole = [each.norm() for each in eager.values()]
         error = float(torch.stack(spread).norm() / torch.stack(whole).norm().clamp(min=1e-30)) if whole else 0.0
-        if self.world.any(error > 0.1):
+        if self.world.any(bool(hidden) or error > 0.1):
             hint = "compile its blocks one by one, or measure it uncompiled"
-            raise CoverageError(f"the compiled model hides layers from the tracker: {error:.0%} off", hint=hint)
+            told = ", ".join(hidden) or f"{error:.0%} off"
+            raise CoverageError(f"the compiled model hides parameters from the tracker: {told}", hint=hint)
 
     def look_apart(self, loss_fn: LossFn, piece: Piece, tokens_first: bool) -> None:
         """Change one sequence, run the model again, and see which rows change with it; every rank must call.
@@ -115,27 +116,27 @@ class Coverage:
             hint = "train without layers that mix sequences (batch statistics, experts with limited room)"
             raise CoverageError("the loss of a sequence changes with the others of its batch", hint=hint)
         for names, each in marks.items():
-            if any(_spreads(a, b, FLOOR) for a, b in zip(each, new_marks.get(names, []), strict=False)):
+            if _spreads(each, new_marks.get(names, torch.zeros_like(each)), FLOOR):
                 self.found |= set(names)
 
     def _marked(
         self, loss_fn: LossFn, x: Inputs, y: Tensor, labels: Labels
-    ) -> tuple[Tensor, dict[tuple[str, ...], list[Tensor]]]:
-        """Losses, trained and measured (2, B), and the marks of each call; always with the same random numbers."""
+    ) -> tuple[Tensor, dict[tuple[str, ...], Tensor]]:
+        """Losses, trained and measured (2, B), and marks by parameters; always with the same random numbers."""
         with isolated(self.model), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
             torch.manual_seed(0)
             with _Marks(labels, self) as marks:
                 both = loss_fn(x, y)
-        return torch.stack([trained(both).double().cpu(), plain(both).double().cpu()]).detach(), dict(marks.seen)
+        return torch.stack([trained(both).double().cpu(), plain(both).double().cpu()]).detach(), marks.seen
 
 
 class _Marks(Watching):
-    """Within this context, one number for each sequence in each call that is covered."""
+    """Within this context, one number for each sequence, (B,), of all covered calls of the same parameters."""
 
     def __init__(self, labels: Labels, coverage: Coverage) -> None:
         super().__init__(labels, None)  # type: ignore[arg-type]  # nothing is booked
         self.coverage = coverage
-        self.seen: dict[tuple[str, ...], list[Tensor]] = defaultdict(list)
+        self.seen: dict[tuple[str, ...], Tensor] = {}
 
     def _probed(
         self, uses: list[ParameterUse], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
@@ -144,18 +145,19 @@ class _Marks(Watching):
         made = [leaf for use in uses for leaf in leaves(use.weight) or [use.weight]]
         names = tuple(known[id(leaf)] for leaf in made if id(leaf) in known)
         x = y if uses[0].x is None else uses[0].x
-        self.seen[names].append(labels.marks(x.detach(), uses[0].kind == "table").double().cpu())
+        marks = labels.marks(x.detach(), uses[0].kind == "table").double().cpu()
+        self.seen[names] = marks + self.seen.get(names, 0.0)  # which expert comes when may change with a sequence
         cut: Any = Probe.apply(y, None, None)
         cut.grad_fn.below = []
         return cut
 
 
 def _changed(x: Inputs) -> Inputs:
-    """The same sequences with another one in the first place."""
+    """The same sequences with another one in the first place: of one word alone, by which a batch's means change."""
     if not isinstance(x, Tensor):
         return {name: value if value.is_floating_point() else _changed(value) for name, value in x.items()}  # type: ignore[misc]
     other = x.clone()
-    for candidate in (x[0].roll(1, 0), *x) if x.dim() > 1 else ():
+    for candidate in (x[0, -1].expand_as(x[0]), *x) if x.dim() > 1 else ():
         if not torch.equal(candidate, x[0]):
             other[0] = candidate
             break

@@ -86,9 +86,9 @@ class Engine:
         G: languages, or halves of languages where there is no validation set.
     loss_fn : LossFn, optional
         The loss of validation sequences; `backward` gives its own.
-    alike, turned : dict of str to str, and of str to bool
-        The first layer that is given the same rows, and whether a matrix has its inputs in front, as the first pass
-        has shown.
+    alike, turned, shown : dict of str to str, to bool, and to set
+        The first layer that is given the same rows, whether a matrix has its inputs in front, and in which ways a
+        parameter is used, as the first pass has shown.
     projections : dict of str to Projection
         Of each parameter that is trained, in this evaluation.
     matrices : list of tensor
@@ -120,6 +120,7 @@ class Engine:
         self.examined, self.in_language_pass, self.evaluation = False, False, 0
         self.alike: dict[str, str] = {}
         self.turned: dict[str, bool] = {}
+        self.shown: dict[str, set[tuple[Any, ...]]] = {}
         self.coverage = Coverage(model, named_parameters(model), world)
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
@@ -193,7 +194,7 @@ class Engine:
             On every rank, if values would be wrong: sequences are not apart, or the compiler hands over other calls
             than Python does.
         """
-        self.alike, self.turned = {}, {}
+        self.alike, self.turned, self.shown = {}, {}, {}
         known, self.coverage.per_language = self.coverage.per_language, set()  # a resumed run sees what its first did
         self.open(0)
         if self.loss_fn is not None:

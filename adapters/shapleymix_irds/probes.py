@@ -209,6 +209,15 @@ class Book:
             self.look()
         return self.places.get(id(weight))
 
+    def shown(self, func: Any, bare: bool, places: Sequence[Place]) -> bool:
+        """Whether the first pass has shown this use of parameters, or none: of other sequences there may by chance be
+        as many as there are heads or positions."""
+        shown, own = self.engine.shown, (func, bare, *(place.name for place in places))
+        if not self.engine.examined:
+            for place in places:
+                shown.setdefault(place.name, set()).add(own)
+        return all(own in shown.get(place.name, (own,)) for place in places)
+
     def silent(self, name: str) -> bool:
         """Whether nothing is to be measured of a parameter whose calls are covered."""
         engine = self.engine
@@ -299,9 +308,10 @@ class Watching(TorchFunctionMode):
             if view is not None and bare and (not view.turned or use.kind in ("matrix", "flipped")):
                 place = self.book.place(view.parameter)
                 rows = self.rows_of(first) if eager else None
-                probed = None if place is None else self._probe(use, view, y, place, labels, rows)
+                known = place is not None and (not eager or self.book.shown(func, bare, [place]))
+                probed = self._probe(use, view, y, place, labels, rows) if place is not None and known else None
             else:
-                probed = self._loose_probe(use, view, y, labels)
+                probed = self._loose_probe(use, view, y, labels, func)
             if probed is not None:
                 y = probed
                 covered.append(use.weight)
@@ -347,7 +357,7 @@ class Watching(TorchFunctionMode):
 
         return Probe.apply(y, x, measure, place.dummy)
 
-    def _loose_probe(self, use: ParameterUse, view: View | None, y: Tensor, labels: Labels) -> Tensor | None:
+    def _loose_probe(self, use: ParameterUse, view: View | None, y: Tensor, labels: Labels, func: Any) -> Tensor | None:
         """The output behind the probe of what parameters are made into; None where one of them is not known."""
         stacked = view is not None and is_stack(view.parameter.shape) and use.kind in ("matrix", "flipped", "experts")
         if use.kind == "experts" and not stacked:
@@ -355,10 +365,10 @@ class Watching(TorchFunctionMode):
         targets = [view.parameter] if view is not None and stacked else leaves(use.weight) or []
         places = [self.book.place(target) for target in targets]
         known = [place for place in places if place is not None]
-        if not known or len(known) < len(places):
+        book, eager = self.book, not torch.compiler.is_compiling()
+        if not known or len(known) < len(places) or (eager and not book.shown(func, False, known)):
             return None
-        book, x = self.book, None if use.x is None else use.x.detach()
-        eager = not torch.compiler.is_compiling()
+        x = None if use.x is None else use.x.detach()
         if eager and view is not None and stacked and x is not None:
             flipped = inputs_in_front(use, view, known[0].projection)
             book.meet(known[0].name, Rows(), flipped)

@@ -57,6 +57,11 @@ class Options:
     measure_sequences: int = 64
     pass_tokens: int = 8192
 
+    def __post_init__(self) -> None:
+        for name in ("val_sequences", "overhead", "side", "measure_sequences", "pass_tokens"):
+            if not getattr(self, name) > 0:
+                raise TrackerError(f"{name} is {getattr(self, name)}: it must be above 0")
+
 
 def check_settings(languages: Sequence[str], every: object, engine: str) -> None:
     """Refuse settings of `IRDS` that cannot be meant.

@@ -60,15 +60,15 @@ class Tied(Decoder):
 
 
 class Shifted(Decoder):
-    """A bare parameter is added at each position, and another one multiplied."""
+    """Bare parameters are added at each position and multiplied, and one is in the angles by which positions turn."""
 
     def __init__(self) -> None:
         super().__init__()
         self.positions = nn.Parameter(torch.randn(LENGTH, WIDTH))
-        self.scale = nn.Parameter(torch.randn(1, WIDTH))
+        self.scale, self.turn = nn.Parameter(torch.randn(1, WIDTH)), nn.Parameter(torch.randn(WIDTH))
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = (self.embed(ids) + self.positions) * self.scale
+        x = (self.embed(ids) + self.positions) * self.scale * torch.cos(torch.arange(LENGTH)[:, None] * self.turn)
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x).flatten(0, 1)).unflatten(0, ids.shape)

@@ -29,7 +29,7 @@ class Centred(Decoder):
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.embed(ids)
-        return self.head(self.norm(x - x.mean(0)))
+        return self.head(self.norm(x - x.mean((0, 1))))
 
 
 class Reentrant(Decoder):

@@ -159,10 +159,10 @@ def test_a_step_that_fails_is_dropped_and_the_next_one_counts(options: dict[str,
     assert tracker.ledger.count == tracker.steps == 1
 
 
-@pytest.mark.parametrize("options", [{"every": 0}, {"every": 2.5}, {"engine": "ghost"}])
+@pytest.mark.parametrize("options", [{"every": 0}, {"every": 2.5}, {"engine": "ghost"}, {"side": 0}])
 def test_settings_that_cannot_be_meant(options: dict[str, Any]) -> None:
     with pytest.raises(TrackerError, match=next(iter(options))):
-        make(**options)
+        (Options if "side" in options else make)(**options)
 
 
 def test_a_tracker_needs_languages_something_to_train_and_a_folder(tmp_path: Path) -> None:

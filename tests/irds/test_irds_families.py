@@ -55,7 +55,7 @@ def made(name: str, experts: str = "eager") -> Any:
 def examples(count: int, seed: int) -> list[dict[str, Any]]:
     """Sequences of which some labels are masked."""
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(3, 29, (count, 7), generator=generator)
+    ids = torch.randint(3, 29, (count, 8), generator=generator)
     labels = ids.masked_fill(torch.rand(ids.shape, generator=generator) < 0.2, -100)
     labels[:, 0] = -100
     rows = zip(ids.tolist(), labels.tolist(), strict=True)
