@@ -15,9 +15,9 @@ from shapleymix_irds.errors import TrackerError
 AIM = 500  # evaluations in a run, where the budget allows (relative error about 5% measured at that many)
 
 # What an evaluated step takes beside validation, as a part of a plain step: calls, and a multiplication of a sketch
-# over one of the model's. Measured without validation (`bench_irds.py`): .34 at width 64, .25 at 128, .13 at 256 and
-# .10 at 512; reckoned are .33, .22, .18 and .14.
-CALLS, MULTIPLICATION = 0.1, 1.2
+# over one of the model's. Measured without validation (`bench_irds.py`): .33 at width 64, .20 at 128, .11 at 256, .06
+# at 512 and .04 at 768; reckoned are .34, .18, .12, .06 and .05.
+CALLS, MULTIPLICATION = 0.01, 1.7
 PASS = 0.5  # of a plain step: a backward pass of one language, where a parameter needs them (K = 8: 4.8 steps measured)
 
 
