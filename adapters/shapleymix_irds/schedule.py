@@ -46,6 +46,11 @@ class Options:
     pass_tokens : int
         Validation tokens that pass the model at a time, at most, or one sequence: no more than you train with, so that
         they take no more memory.
+
+    Raises
+    ------
+    TrackerError
+        If one of them is not above 0.
     """
 
     seed: int = 0
