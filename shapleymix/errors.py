@@ -7,12 +7,13 @@ command line, and either one message or a list of `Fault`s with their places in 
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-SHOWN_FAULTS = 20
+SHOWN_FAULTS, SHOWN_ALIKE = 20, 3
 _LISTED = 30
 
 
@@ -47,6 +48,12 @@ class Fault:
     value: str | None = None
     hint: str | None = None
 
+    @property
+    def kind(self) -> tuple[str | None, ...]:
+        """What faults of many cells share: the file, the hint, and the message without its names and numbers."""
+        plain = self.message.replace(self.location.column or "\0", "#")
+        return self.location.file, self.hint, re.sub(r"'[^']*'|[\d.]+", "#", plain)
+
     def __str__(self) -> str:
         place, message = str(self.location), printable(self.message)
         text = f"{place}: {message}" if place else message
@@ -78,15 +85,20 @@ class ShapleyMixError(ValueError):
         return cls(f"{what} has {len(listed)} faults", hint=first.hint, location=first.location, faults=listed)
 
     def _text(self) -> str:
-        """The faults line by line; a hint that the fault before it gave already is not said again."""
+        """The faults line by line; more than three of a kind are one, and a hint is not said twice in a row."""
         if not self.faults:
             return str(Fault(self.message, self.location, hint=self.hint))
         lines, previous = [f"{printable(self.message)}:"], None
-        for fault in self.faults[:SHOWN_FAULTS]:
-            hint = None if fault.hint == previous else fault.hint
-            lines.append(str(Fault(fault.message, fault.location, hint=hint)))
+        kinds: dict[tuple[str | None, ...], list[Fault]] = {}
+        for fault in self.faults:
+            kinds.setdefault(fault.kind, []).append(fault)
+        shown = [one for one in self.faults if len(kinds[one.kind]) <= SHOWN_ALIKE or kinds[one.kind][0] is one]
+        for fault in shown[:SHOWN_FAULTS]:
+            hint, alike = None if fault.hint == previous else fault.hint, kinds[fault.kind]
+            more = f", and {len(alike) - 1} more like it, to {alike[-1].location}" if len(alike) > SHOWN_ALIKE else ""
+            lines.append(str(Fault(f"{fault.message}{more}", fault.location, hint=hint)))
             previous = fault.hint
-        hidden = len(self.faults) - SHOWN_FAULTS
+        hidden = len(shown) - SHOWN_FAULTS
         return "\n".join([*lines, f"... and {hidden} more"] if hidden > 0 else lines)
 
 

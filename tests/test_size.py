@@ -16,21 +16,21 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
-    "shapleymix/[edfrs]*.py": 721,
-    "shapleymix/tables": 1_402,
-    "shapleymix/game": 414,
+    "shapleymix/[edfrs]*.py": 731,
+    "shapleymix/tables": 1_414,
+    "shapleymix/game": 419,
     "shapleymix/laws": 1_348,
     "shapleymix/fitting": 3_464,
     "shapleymix/mixing": 2_425,
     "shapleymix/planning": 430,
-    "adapters/shapleymix_io": 1_521,
+    "adapters/shapleymix_io": 2_143,
     "adapters/shapleymix_irds": 4_233,
     "adapters/shapleymix_sweep": 709,
     "cli/shapleymix_cli": 1_683,
     "cli/shapleymix_view": 1_001,
-    "tests": 16_000,
+    "tests": 16_300,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_377, 127, 450  # of 19,900 code lines in 130 modules
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_026, 130, 450  # of 19,900 code lines in 130 modules
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

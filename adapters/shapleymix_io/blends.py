@@ -16,7 +16,7 @@ from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.tables.words import format_size
-from shapleymix_io.sources import read_table
+from shapleymix_io.forms import read_table
 
 APART = 0.01
 """Relative excess over a bound that is taken for rounding."""

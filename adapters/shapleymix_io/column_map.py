@@ -7,8 +7,7 @@ A key is `run`, `N`, `D`, ... with a column, a column times a size (`N=params_m*
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +19,6 @@ from shapleymix.tables.sheets import listed
 from shapleymix.tables.words import parse_size
 from shapleymix_io.table import flat
 
-LANG = "{lang}"
 PHASES = {f"p{n}": f"D{n}" for n in range(1, 10)}
 """Keys of the ratios of runs in phases, and of their tokens."""
 SINGLE = ("run", "N", "D", *PHASES.values(), "weight", "split", "seed", "tokenizer", *RECIPE.values())
@@ -117,14 +115,6 @@ class ColumnMap:
         return made
 
 
-def matches(pattern: str, columns: Iterable[str]) -> dict[str, str]:
-    """The columns that a pattern stands for, by the language in their names, in their order."""
-    first, *rest = map(re.escape, pattern.split(LANG))
-    form = re.compile(f"{first}(?P<lang>.+){'(?P=lang)'.join(rest)}" if rest else first, re.DOTALL)
-    found = ((form.fullmatch(column), column) for column in columns)
-    return {match["lang"]: column for match, column in found if match}
-
-
 def typed(entries: Mapping[str, object]) -> list[str]:
     """The entries of a map as `KEY=VALUE` texts."""
     texts = {
@@ -143,7 +133,7 @@ def _pairs(texts: Sequence[str]) -> dict[str, Any]:
         place = label if dot else name
         if not (equals and place and value):
             raise UsageError(f"map: {text!r} is no KEY=VALUE", hint="write it like loss=eval/loss/{lang} or run=Name")
-        if not isinstance(inside, dict) or place in inside:
+        if not isinstance(inside, dict) or inside.get(place, value) != value:
             raise UsageError(f"map: {key} is given twice", hint="give a pattern, or each language once")
         inside[place] = value
     return found

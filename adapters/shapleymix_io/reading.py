@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,19 +11,24 @@ import polars as pl
 
 from shapleymix.errors import DataError, Location, UsageError, caution
 from shapleymix.files import Origin
-from shapleymix.tables.sheets import listed
+from shapleymix.tables.sheets import Sheet, listed, read_sheet
 from shapleymix.tables.words import parse_size
-from shapleymix_io import readers
-from shapleymix_io.column_map import LANG, LONG, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One, matches
-from shapleymix_io.proposing import Proposal, counts_steps, proposed, refuse_summaries
-from shapleymix_io.sources import Source, joined, opened, read_table
-from shapleymix_io.table import HIDDEN, Swarm, Table
+from shapleymix_io.column_map import LONG, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One
+from shapleymix_io.forms import Source
+from shapleymix_io.meaning import Proposal, groups_of, misfits, native, numbers_of, proposed, summary_rows
+from shapleymix_io.names import counts_steps
+from shapleymix_io.olmix import OLMIX
+from shapleymix_io.sources import gathered
+from shapleymix_io.stores import Progress
+from shapleymix_io.table import FILE, HIDDEN, LANG, LINE, PATH, Swarm, Table, matches
 
 ROUNDED = 5e-3
 """How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
 TEXTS = ("run", "seed", "split", "tokenizer")
 _OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb"}
 """What olmix's files may not say of runs, as one would type it."""
+_JUDGED = {"p": "loss", "loss": "p", "tokens": "loss"}
+"""Keys whose columns are judged by what they hold, and the key that has the same labels."""
 Sources = Source | Sequence[Source]
 
 
@@ -38,6 +42,8 @@ class Imported:
         Its rows, in the columns that `shapleymix.read_runs` reads.
     origin : str
         The table, for messages.
+    lines, homes : tuple
+        Of each row the line and the file that it stands in.
     taken : dict
         What each thing of a log was taken from.
     notices : tuple of str
@@ -50,17 +56,25 @@ class Imported:
 
     frame: pl.DataFrame
     origin: str
+    lines: tuple[int, ...] = ()
+    homes: tuple[str, ...] = ()
     taken: dict[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     files: tuple[Origin, ...] = ()
     swarm: Swarm | None = None
 
+    def sheet(self) -> Sheet:
+        """The rows as `shapleymix.read_runs` reads them, so that its faults name the lines of the files themselves."""
+        sheet = read_sheet(self.frame, self.origin)
+        return replace(sheet, lines=np.array(self.lines), homes=self.homes)
 
-def proposal(sources: Sequence[Source], map: Map | None = None, join: Sequence[Source] = ()) -> Proposal:
+
+def proposal(
+    sources: Sequence[Source], map: Map | None = None, join: Sequence[Source] = (), progress: Progress | None = None
+) -> Proposal:
     """A first map of the sources, to be looked over; what is given of a map stays."""
-    how = ColumnMap.of(map)
-    table = gathered(sources, how, join)
-    return proposed(table, with_usual(table, how), given=how.columns)
+    given = ColumnMap.of(map)
+    return proposed(*_gathered(sources, given, join, progress), given=given.columns)
 
 
 def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.DataFrame:
@@ -88,36 +102,35 @@ def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.D
     return found.frame
 
 
-def imported(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = ()) -> Imported:
+def imported(
+    sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = (), progress: Progress | None = None
+) -> Imported:
     """The same with what it was taken from, without warnings."""
-    table = gathered(sources, how, join)
-    how = with_usual(table, how)
-    if not how.columns.keys().isdisjoint(LONG):
-        table, how = widened(table, how)
-    return _Columns(table, how).log()
+    table, how = _gathered(sources, how, join, progress)
+    is_long = not how.columns.keys().isdisjoint(LONG)
+    return _Columns(*(widened(table, how) if is_long else (table, how))).log()
 
 
-def gathered(sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = ()) -> Table:
-    """The table of the sources, with the tables that are joined to it."""
-    table, run = opened(sources), how.columns.get("run")
-    for one in join:
-        table = joined(table, read_table(one), None if run is None else str(run))
-    return table
+def _gathered(
+    sources: Sequence[Source], how: ColumnMap, join: Sequence[Source], progress: Progress | None
+) -> tuple[Table, ColumnMap]:
+    """The table of the sources, and the map with what it leaves open as the form of the table fixes it.
 
+    A server is asked for what the map names alone, where it names the losses.
+    """
+    named = [text for one in how.columns.values() for text in (one.values() if isinstance(one, Mapping) else [one])]
 
-def with_usual(table: Table, how: ColumnMap) -> ColumnMap:
-    """The map with what it leaves open as the table's tool calls it: nothing else is taken without being named."""
-    if table.kind not in readers.USUAL:
-        return how
-    usual: dict[str, One] = {"run": "run", **readers.USUAL[table.kind]}
-    if "D" in table.columns or "D1" in how.columns or usual.get("D") not in table.columns:
+    def is_wanted(column: str) -> bool:
+        return any(
+            (LANG in str(text) and matches(str(text), [column])) or column in _factors(str(text)) for text in named
+        )
+
+    table = gathered(sources, join, how.columns.get("run"), is_wanted if "loss" in how.columns else None, progress)
+    usual = {key: name for key, name in table.usual.items() if key != "D" or name in table.columns or table.swarm}
+    if "D" in table.columns or "D1" in how.columns:
         usual.pop("D", None)
-    if swarm := table.swarm:
-        usual |= {key: f"{size:.0f}" for key, size in (("N", swarm.N), ("D", swarm.D)) if size == size}
-        how = replace(how, unit=how.unit or swarm.unit)
-    if "loss" in usual and not matches(str(usual["loss"]), table.columns):
-        usual["loss"] = readers.ONE_LOSS.get(table.kind, "loss")
-    return replace(how, columns={**usual, **how.columns})
+    unit = how.unit or (table.swarm.unit if table.swarm else "")
+    return table, replace(how, unit=unit, columns={**usual, **how.columns})
 
 
 def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
@@ -175,20 +188,21 @@ class _Columns:
         self.table, self.how = table, how
         self.notices = list(table.notices)
         self.taken: dict[str, str] = {}
-        homes = {f"{os.path.basename(home[0]).split('.')[0]}:{home[1]}": name for name, home in table.homes.items()}
-        self.names = {**homes, **{name: name for name in table.columns}}
+        self.names = table.called
 
     def log(self) -> Imported:
         """The rows of a run log that have a loss."""
         single = {key: how for key in SINGLE if (how := self._single(key)) is not None}
-        claimed = {str(how).partition("*")[0] for how in single.values()} | set(self.how.ignore)
-        claimed |= {name for one in self.how.ignore for name in self._matches(one).values()}
+        claimed = {part for how in single.values() for part in (str(how), *_factors(str(how)))} | set(self.how.ignore)
+        claimed |= {name for one in self.how.ignore for name in self.table.matching(one).values()}
         found: dict[str, Mapping[str, One]] = {}
         # of two patterns that match a column, it belongs to the more exact one
         for key in sorted(PREFIXES, key=lambda key: -len(str(self.how.columns.get(key, PREFIXES[key])))):
             found[key] = self._by_language(key, claimed)
         self._require(single, found)
         self.table.raise_faults()
+        found |= self._without_misfits(found)
+        self._leave_out_summaries(single.get("run"), [*found["p"].values(), *found["loss"].values()])
         loss = self._in_nats(self._with_losses(self._all_cells("loss", found["loss"])))
         p, tokens, unique = (self._all_cells(key, found[key]) for key in ("p", "tokens", "unique"))
         tokens = {} if p else {label: one.fill_null(0.0) for label, one in tokens.items()}
@@ -202,95 +216,132 @@ class _Columns:
         swarm = self.table.swarm
         if swarm and self.how.unit == "bpb":
             swarm = replace(swarm, bytes_per_token={name: self._bytes(name) for name in loss})
-        return Imported(frame, self.table.origin, self.taken, tuple(self.notices), self.table.files, swarm)
+        table = self.table
+        lines, homes = table.frame[LINE].fill_null(0), table.frame[FILE] if FILE in table.frame.columns else []
+        return Imported(frame, table.origin, (*lines,), (*homes,), self.taken, (*self.notices,), table.files, swarm)
+
+    def _without_misfits(self, found: Mapping[str, Mapping[str, One]]) -> dict[str, Mapping[str, One]]:
+        """The columns of each key without those that are none by what they hold, which is said; others are refused."""
+        plain = {key: {label: self.names.get(str(one), "") for label, one in found[key].items()} for key in _JUDGED}
+        cells = numbers_of(self.table, [name for one in plain.values() for name in one.values() if name])
+        p = [np.round(np.nan_to_num(cells[name]), 6) for name in plain["p"].values() if name in cells]
+        mixtures, kept = groups_of(np.column_stack([np.zeros(self.table.frame.height), *p])), {}
+        if self.names.get("run") == PATH and {"run", "p1"}.isdisjoint(self.how.columns):
+            ids = groups_of(self.table.texts(PATH).to_numpy().astype(str)[:, None])
+            if len({*zip(ids.tolist(), mixtures.tolist(), strict=True)}) > ids.max() + 1:
+                self.table.fault("holds several mixtures, so that it is no single run", hint="map run=COLUMN")
+        for key, other in _JUDGED.items():
+            known = {label: cells[name] for label, name in plain[key].items() if name in cells}
+            odd = misfits(key, known, {*found[other], *self.how.languages.values()}, mixtures) if len(known) > 1 else {}
+            refused = ",".join(plain[key][label] for label, (_, is_sure) in odd.items() if not is_sure)
+            for label, (why, is_sure) in odd.items():
+                if is_sure:
+                    self.notices.append(f"{plain[key][label]!r} {why}: it is not taken")
+                else:
+                    hint = f"leave it out: map ignore={refused}; or name it: map languages.{label}={label}"
+                    self.table.fault(f"{label!r} {why}, and no language", plain[key][label], hint=hint)
+            kept[key] = {label: one for label, one in found[key].items() if label not in odd}
+        self.table.raise_faults()
+        return kept
+
+    def _leave_out_summaries(self, run: One | None, columns: Sequence[One]) -> None:
+        """Leave out rows that are means or the like of the others, and say so."""
+        ids = self.names.get(str(run), self.table.columns[0])
+        rows = pl.Series(
+            summary_rows(self.table, ids, [self.names[str(one)] for one in columns if str(one) in self.names])
+        )
+        if rows.any():
+            called = ", ".join(self.table.texts(ids).filter(rows).fill_null("without a name"))
+            self.notices.append(f"left out rows that are means or the like of the others: {called}")
+            self.table = replace(self.table, frame=self.table.frame.filter(~rows))
 
     def _single(self, key: str) -> One | None:
-        """The column of one key; a tool's own columns are taken by name alone where they are of a joined table."""
+        """The column of one key; a form's own columns are taken by name alone where they are of a joined table."""
         own = key in self.table.columns and (key in self.table.homes or not self.table.kind or key in ("run", "N", "D"))
-        own = own and not (key == "D" and "D1" in self.how.columns)
-        how = self.how.columns.get(key, key if own else None)
-        if how is not None and not isinstance(how, Mapping):
-            self.taken[key] = str(how)
-            column, factor = self._column(key, how)
-            if key in ("D", *PHASES.values()) and column and factor is None and counts_steps(column):
-                hint = "say how many tokens a step takes: D=COLUMN*512k (or *1 where it counts tokens after all)"
-                self.table.fault("seems to count steps, but D counts tokens", column, hint=hint)
-        return None if isinstance(how, Mapping) else how
+        usual = key if own and (key, "D1" in self.how.columns) != ("D", True) else None
+        how = self.how.columns.get(key, "run" if key == "run" and PATH in self.table.columns else usual)
+        if how is None or isinstance(how, Mapping):
+            return None
+        self.taken[key] = str(how)
+        columns, factor = self._product(key, how)
+        if key in ("D", *PHASES.values()) and len(columns) == 1 and factor is None and counts_steps(columns[0]):
+            hint = "say how many tokens a step takes: D=COLUMN*512k (or *1 where it counts tokens after all)"
+            self.table.fault("seems to count steps, but D counts tokens", columns[0], hint=hint)
+        return how
 
     def _cells(self, key: str, how: One) -> pl.Series:
-        """The cells of a column, or one number for all rows."""
-        column, factor = self._column(key, how)
-        if column is None:
+        """The cells of a column, the product of several, or one number for all rows."""
+        columns, factor = self._product(key, how)
+        if not columns:
             return pl.Series([factor] * self.table.frame.height, dtype=pl.Float64)
         if key in TEXTS:
-            return self.table.texts(column)
-        values = self.table.numbers(column)
+            return self.table.texts(columns[0])
+        values = self.table.numbers(columns[0])
+        for column in columns[1:]:
+            values = values * self.table.numbers(column)
         for row in values.is_null().arg_true() if key in ("N", "D") else ():
-            self.table.fault(f"has no {key}", column, row)
+            self.table.fault(f"has no {key}", columns[0], row)
         return values * (1.0 if factor is None else factor)
 
     def _all_cells(self, key: str, columns: Mapping[str, One]) -> dict[str, pl.Series]:
         """The cells of the columns of a key, by language."""
         return {label: self._cells(f"{key}.{label}", how) for label, how in columns.items()}
 
-    def _column(self, key: str, how: One | Mapping[str, One]) -> tuple[str | None, float | None]:
-        """A column and what its numbers are multiplied by; a number that holds for all rows has no column."""
-        name, star, factor = str(how).partition("*")
-        try:
-            if str(how) in self.names:
-                return self.names[str(how)], None
-            if star and name.strip() in self.names:
-                return self.names[name.strip()], parse_size(factor.strip(), key)
-            return None, parse_size(how)  # type: ignore[arg-type]
-        except UsageError:
-            self.table.unknown(str(how), key)
-            return None, None
-
-    def _matches(self, pattern: str) -> dict[str, str]:
-        """The columns of a pattern by language; a name with that of its table before it is found by that."""
-        if LANG not in pattern:
-            return {}
-        plain = matches(pattern, self.table.columns)
-        return plain or {label: self.names[name] for label, name in matches(pattern, self.names).items()}
+    def _product(self, key: str, how: One) -> tuple[list[str], float | None]:
+        """The columns and the number that are multiplied; a number that holds for all rows has no column."""
+        columns, factor = [], None
+        for part in [str(how)] if str(how) in self.names else _factors(str(how)):
+            try:
+                if part in self.names:
+                    columns.append(self.names[part])
+                else:
+                    factor = parse_size(part) * (1.0 if factor is None else factor)
+            except UsageError:
+                self.table.unknown(part, key)
+                return [], None
+        return columns, factor
 
     def _by_language(self, key: str, claimed: set[str]) -> Mapping[str, One]:
         """The columns of a key by language; none of ratios where the map speaks of tokens or phases, and so on."""
-        how = self.how.columns.get(key)
+        how, called = self.how.columns.get(key), self.how.languages
         rivals = {"p": ("tokens", "p1"), "tokens": ("p", "p1")}.get(key, ())
         if how is None and not self.how.columns.keys().isdisjoint(rivals):
             return {}
         if isinstance(how, Mapping):
             self.taken[key] = ", ".join(map(str, how.values()))
-            return {self.how.languages.get(label, label): one for label, one in how.items()}
-        pattern = str(how or f"{PREFIXES[key]}{LANG}")
-        found = {label: name for label, name in self._matches(pattern).items() if name not in claimed}
-        if key == "loss" and not found and (LANG not in pattern or (how is None and "loss" in self.table.columns)):
-            self.taken[key] = str(how or "loss")
-            return {"all": how or "loss"}
+            return {called.get(label, label): one for label, one in how.items()}
+        pattern = native(self.table, key, self.how) if how is None else str(how)
+        found = {label: name for label, name in self.table.matching(pattern).items() if name not in claimed}
+        alone = "loss" if how is None and "loss" in self.table.columns else pattern if LANG not in pattern else ""
+        if key == "loss" and alone and not found:
+            self.taken[key] = alone
+            return {"all": alone}
         if how is not None and not found:
             hint = f"write {LANG} for the language, such as {key}_{LANG}; a long table needs language=COLUMN"
             self.table.unknown(pattern, key, None if LANG in pattern else hint)
-        claimed |= set(found.values())
-        refuse_summaries(self.table, found, self.how.languages)
-        if found:
-            self.taken[key] = f"{pattern} ({', '.join(found)})"
-        called = {self.how.languages.get(label, label): name for label, name in found.items()}
-        if len(called) < len(found):
+        claimed |= {*found.values()}
+        self.taken |= {key: f"{pattern} ({', '.join(found)})"} if found else {}
+        named = {called.get(label, label): name for label, name in found.items()}
+        if len(named) < len(found):
             self.table.fault(f"two languages of {pattern} have one name", hint="ignore one of them")
-        return called
+        return named
 
     def _require(self, columns: Mapping[str, One], found: Mapping[str, Mapping[str, One]]) -> None:
         """A fault for all that a log needs and has not; D may be the sum of tokens, or of phases."""
+        is_swarm = self.table.kind == OLMIX
         there = {"N": "N" in columns, "D": "D" in columns or "D1" in columns or bool(found["tokens"])}
         there |= {"p": bool(found["p"] or found["p1"] or found["tokens"]), "loss": bool(found["loss"])}
-        there |= {"unit": bool(self.how.unit) or self.table.kind != readers.OLMIX}
-        lacking = [key for key, is_there in there.items() if not is_there]
+        lacking = [
+            key for key, is_there in (there | {"unit": not is_swarm or bool(self.how.unit)}).items() if not is_there
+        ]
         if lacking and not self.table.faults:
-            pairs = " ".join(f"--map {key}=..." for key in lacking)
-            hint = f"list the columns with --show, and map them: {pairs}; or join a table that has it (--join)"
-            if self.table.kind == readers.OLMIX:
-                pairs = " ".join(f"--map {_OLMIX_LACKS.get(key, f'{key}=...')}" for key in lacking)
-                hint = f"name the YAML of olmix launch too, or with the numbers of your runs add {pairs}"
+            pairs = " ".join(
+                f"--map {_OLMIX_LACKS[key] if is_swarm and key in _OLMIX_LACKS else f'{key}=...'}" for key in lacking
+            )
+            hint = f"--show proposes a map by what the columns hold; or give {pairs}; or --join a table that has it"
+            hint = (
+                f"name the YAML of olmix launch too, or with the numbers of your runs add {pairs}" if is_swarm else hint
+            )
             self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=hint)
 
     def _ratios(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
@@ -298,6 +349,10 @@ class _Columns:
         p = pl.DataFrame(found).fill_null(0.0).to_numpy(order="c")
         sums = p.sum(axis=1)
         total = {"fraction": np.ones(len(p)), "percent": np.full(len(p), 100.0)}.get(self.how.ratio_unit, sums)
+        if len(p) and (np.abs(sums - 100) < 100 * ROUNDED).all() and self.how.ratio_unit == "fraction":
+            hint = "map ratio_unit=percent reads percentages"
+            self.table.fault(f"all {len(p)} rows sum to 100: these are percent", None, 0, hint)
+            return dict(found)
         for row in np.flatnonzero((sums > 0) & (np.abs(sums - total) > ROUNDED * total) | (p < 0).any(axis=1)).tolist():
             message = f"ratios sum to {sums[row]:.6g}, expected {total[row]:g} and none below 0"
             hint = "map ratio_unit=percent reads percentages, ratio_unit=weights weights of any sum"
@@ -334,8 +389,14 @@ class _Columns:
         kept = pl.DataFrame([one.is_not_null().alias(label) for label, one in found.items()])
         rows = kept.select(pl.any_horizontal(pl.all())).to_series()
         if not rows.any():
+            self.table.raise_faults()
             raise DataError("has no row with a loss", location=Location(self.table.origin))
         if left := rows.len() - rows.sum():
             self.notices.append(f"left out {left} of {rows.len()} rows, which have no loss")
         self.table = replace(self.table, frame=self.table.frame.filter(rows))
         return {label: one.filter(rows) for label, one in found.items()}
+
+
+def _factors(text: str) -> list[str]:
+    """What a map multiplies: columns and numbers."""
+    return [part.strip() for part in text.split("*")]

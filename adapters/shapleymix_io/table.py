@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 
+from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, UsageError, did_you_mean
 from shapleymix.files import Origin
 from shapleymix.tables import sheets
 
+LANG = "{lang}"
+"""What stands for each language in a pattern of names."""
 HIDDEN = "\0"
 """How names of columns begin that are ours."""
 LINE, FILE = f"{HIDDEN}line", f"{HIDDEN}file"
 """Columns that hold the line of each row, null where it stands on none, and the file, where rows are of several."""
+PATH = "path"
+"""The column that a form adds where a file or a folder is a run: the part of its path that tells it from others."""
+IDS = ("run", "run_id")
+"""Names under which a table may hold the ids of runs."""
+_ID = f"{HIDDEN}id"
 
 T = TypeVar("T")
 
@@ -63,7 +73,11 @@ class Table:
     frame : polars.DataFrame
         Columns of text or numbers, and `LINE`; of several files also `FILE`.
     origin, kind : str
-        The file, folder or address; and which tool wrote it, empty where it may be any.
+        The file, folder or address; and the form in which it is written, empty for a plain table.
+    usual : dict
+        Of each key of a map the column that the form itself fixes, such as D in the state of a trainer.
+    keys : tuple of str
+        The columns by which a measurement is one in this form, such as run and step: rows that agree in them are one.
     notices : tuple of str
         What reading it brought up.
     files : tuple of Origin
@@ -79,6 +93,8 @@ class Table:
     frame: pl.DataFrame
     origin: str
     kind: str = ""
+    usual: Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     files: tuple[Origin, ...] = ()
     homes: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -89,6 +105,20 @@ class Table:
     def columns(self) -> list[str]:
         """Names of the columns, without those that are ours."""
         return [name for name in self.frame.columns if not name.startswith(HIDDEN)]
+
+    @property
+    def called(self) -> dict[str, str]:
+        """Names by which a map may call columns: their own, and `table:column` of a joined table."""
+        homes = {f"{Path(file).name.split('.')[0]}:{own}": name for name, (file, own, _) in self.homes.items()}
+        return {**homes, **({"run": PATH} if PATH in self.columns else {}), **{name: name for name in self.columns}}
+
+    def matching(self, pattern: str) -> dict[str, str]:
+        """The columns of a pattern by language; one that is called by that of its table before it is found by that."""
+        if LANG not in pattern:
+            return {}
+        called, (stem, colon, _) = self.called, pattern.partition(":")
+        beside = bool(colon) and any(name.startswith(f"{stem}:") for name in called.keys() - {*self.columns})
+        return {label: called[name] for label, name in matches(pattern, called if beside else self.columns).items()}
 
     def fault(self, message: str, column: str | None = None, row: int | None = None, hint: str | None = None) -> None:
         """Write down what is wrong with a cell, a row, or a column (whose name stands in line 1)."""
@@ -113,12 +143,20 @@ class Table:
         cells = self.frame[column]
         values, blank = sheets.as_numbers(cells)
         for row in (values.is_null() & ~blank).arg_true():
-            self.fault(f"is not a number: {cells[row]!r:.60}", column, row)
+            self.fault(f"is not a number: {cells[row]!r:.60}", column, row, sheets.NUMBER_HINT)
         return values.fill_nan(None)
 
     def texts(self, column: str) -> pl.Series:
         """A column as text without blanks around it, null where a cell is empty."""
         return self.frame[column].cast(pl.String).str.strip_chars().replace("", None)
+
+
+def matches(pattern: str, columns: Iterable[str]) -> dict[str, str]:
+    """The columns that a pattern stands for, by the language in their names, in their order."""
+    first, *rest = map(re.escape, pattern.split(LANG))
+    form = re.compile(f"{first}(?P<lang>.+){'(?P=lang)'.join(rest)}" if rest else first, re.DOTALL)
+    found = ((form.fullmatch(column), column) for column in columns)
+    return {match["lang"]: column for match, column in found if match}
 
 
 def table_of(
@@ -136,52 +174,138 @@ def table_of(
 
 
 def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
-    """Settings within settings as one level, with points between their names."""
+    """Settings within settings as one level, with points between their names; objects in a list go by their labels."""
     found: dict[str, object] = {}
     for name, value in given.items():
-        found |= flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
+        inner = value if isinstance(value, Mapping) else _labelled(value)
+        found |= {f"{before}{name}": value} if inner is None else flat(inner, f"{before}{name}.")
     return found
 
 
-def parse_csv(text: str, origin: Origin) -> Table:
-    """Text with commas, semicolons or tabs between its columns, whichever its header has most of.
+def _labelled(value: object) -> dict[str, object] | None:
+    """The objects of a list by the first text that tells them apart, or by their places; None of anything else."""
+    if not (isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value)):
+        return None
+    for name in value[0]:
+        cells = [one[name][0] if isinstance(one.get(name), list) and one[name] else one.get(name) for one in value]
+        if all(isinstance(cell, str) for cell in cells) and len({*cells}) == len(value) > 1:
+            return dict(zip(distinct_parts(cells), value, strict=True))
+    return {str(place): one for place, one in enumerate(value)}
+
+
+def distinct_parts(paths: Sequence[str]) -> list[str]:
+    """What tells paths apart: without the folders that all begin or end with, and no more of them than it takes."""
+    parts = [path.split("/") for path in paths]
+    for end in (0, -1):
+        while len({one[end] for one in parts}) == 1 and min(map(len, parts)) > 1:
+            for one in parts:
+                del one[end]
+    firsts = Counter("/".join(one[:n]) for one in parts for n in range(1, len(one) + 1))
+    return [
+        next((start for n in range(1, len(one)) if firsts[start := "/".join(one[:n])] == 1), "/".join(one))
+        for one in parts
+    ]
+
+
+def stacked(tables: Sequence[Table]) -> Table:
+    """Tables of one form, as one; rows that agree in the form's keys are one measurement, whose cells must agree.
 
     Raises
     ------
     DataError
-        With every row that has more or fewer cells than the header, or a name that comes twice.
+        If the tables are of different forms.
     """
-    mark = max(",;\t", key=text.partition("\n")[0].count)
-    sheet = sheets.parse_csv(text, origin, mark)
-    filled = pl.DataFrame(sheet.columns).with_columns(pl.all().replace("", None))
-    kept = pl.any_horizontal(pl.all().is_not_null())
-    return Table(filled.with_columns(pl.Series(LINE, sheet.lines)).filter(kept), origin.file)
+    first = tables[0]
+    for other in tables[1:]:
+        if other.kind != first.kind:
+            hint = "import each kind by itself, and give the run logs to one fit"
+            message = f"is {other.kind or 'a table'}, and {first.origin} is {first.kind or 'a table'}"
+            raise DataError(message, location=Location(other.origin), hint=hint)
+    frames = [one.frame.with_columns(pl.lit(one.origin).alias(FILE)) for one in tables]
+    frame = pl.concat(frames, how="diagonal_relaxed") if tables[1:] else first.frame
+    whole = replace(
+        first,
+        frame=frame,
+        origin=first.origin if len(tables) == 1 else f"{first.origin} and {len(tables) - 1} more",
+        usual={key: name for one in tables for key, name in one.usual.items()},
+        notices=tuple(dict.fromkeys(notice for one in tables for notice in one.notices)),
+        files=tuple(file for one in tables for file in one.files),
+    )
+    return _merged(whole) if first.keys and frame.select(first.keys).is_duplicated().any() else whole
 
 
-def parse_json(text: str, origin: Origin) -> Table:
-    """An array of objects, or an object a line; an object within one is columns such as `config.lr`.
+def _merged(table: Table) -> Table:
+    """The table with one row for each measurement; two numbers for one cell of it are a fault."""
+    names, keys = [name for name in table.columns if name not in table.keys], list(table.keys)
+    counted = table.frame.with_columns(pl.col(names).drop_nulls().n_unique().over(keys))
+    for name in names:
+        if wrong := (counted[name] > 1).arg_true().to_list():
+            message = f"has several values for one {' and '.join(keys)}"
+            table.fault(message, name, wrong[-1], "keep the one that is meant: nothing says which counts")
+    table.raise_faults()
+    cells = [pl.col(name).drop_nulls().first() for name in names]
+    ours = [pl.col(name).first() for name in table.frame.columns if name.startswith(HIDDEN)]
+    return replace(table, frame=table.frame.group_by(keys, maintain_order=True).agg(*cells, *ours))
+
+
+def joined(main: Table, other: Table, run: str | None, pair: tuple[str, str] | None = None) -> Table:
+    """The table with the columns of a table beside its own; one that both have is called `table:column`.
+
+    Parameters
+    ----------
+    main : Table
+        A row for each measurement; the ids of its runs may repeat.
+    other : Table
+        A row for each run.
+    run : str, optional
+        The column with the ids, where it is not called `run`.
+    pair : tuple of str, optional
+        The columns with the ids in the other table and in this one, where nothing else tells them.
 
     Raises
     ------
     DataError
-        If it is another thing.
+        If a table has no ids, one of them twice, or lacks a run of the first table.
     """
-    if not text.lstrip().startswith("["):
-        rows = sheets.json_rows(text, origin)
-        return table_of([flat(row) for row in rows.values()], origin.file, lines=list(rows))
-    rows = loaded(text, origin.file)
-    if not all(isinstance(row, dict) for row in rows):
-        raise DataError("is no array of JSON objects", location=Location(origin.file))
-    return table_of([flat(row) for row in rows], origin.file)
+    there, here = (pair[0], main.called.get(pair[1], pair[1])) if pair else _shared_ids(main, other, run)
+    for table, name in ((main, here), (other, there)):
+        if name not in table.columns:
+            table.unknown(name, "the ids of runs, by which tables are joined")
+            table.raise_faults()
+    ids, wanted = other.texts(there), main.texts(here)
+    for name in ids.filter(ids.is_duplicated()).unique():
+        other.fault(f"has run {name!r} twice", there)
+    other.raise_faults()
+    for row in (~wanted.is_in(ids.drop_nulls().to_list()) & wanted.is_first_distinct()).arg_true():
+        hint = did_you_mean(str(wanted[row]), ids.drop_nulls())
+        main.fault(f"run {wanted[row]!r} is not in {other.origin}", here, row, hint)
+    main.raise_faults()
+    stem, line = Path(other.origin).name.split(".")[0], f"{LINE}{len(main.frame.columns)}"
+    names = {name: f"{stem}:{name}" if name in main.columns else name for name in other.columns if name != there}
+    beside = other.frame.select(
+        ids.alias(_ID), pl.col(LINE).alias(line), *(pl.col(old).alias(names[old]) for old in names)
+    )
+    frame = main.frame.with_columns(wanted.alias(_ID)).join(beside, on=_ID, how="left", maintain_order="left")
+    homes = {new: (other.origin, old, line) for old, new in names.items()}
+    notices, files = (*main.notices, *other.notices), (*main.files, *other.files)
+    if unused := sorted(map(str, {*ids} - {*wanted})):
+        notices += (f"{len(unused)} runs of {other.origin} are left out, not in {main.origin}: {short(unused)}",)
+    return replace(main, frame=frame.drop(_ID), notices=notices, files=files, homes={**main.homes, **homes})
 
 
-def loaded(text: str, origin: str) -> Any:
-    """The content of JSON text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        place = Location(origin, getattr(error, "lineno", None))
-        raise DataError(f"is not valid JSON: {error}", location=place) from error
+def _shared_ids(main: Table, other: Table, run: str | None) -> tuple[str, str]:
+    """The columns of ids in the other table and in this one: by their names, or the one pair whose cells say so."""
+    named = [name for name in (run, *IDS) if name]
+    heres = [name for name in (*named, PATH) if name in main.columns]
+    theres = [name for name in named if name in other.columns]
+    if heres and theres:
+        return theres[0], heres[0]
+    ids = {name: other.texts(name) for name in theres or other.columns}
+    once = {
+        name: {*one} for name, one in ids.items() if len(one) > 1 and not (one.is_null() | one.is_duplicated()).any()
+    }
+    pairs = [(there, here) for here in heres or main.columns for there in once if {*main.texts(here)} <= once[there]]
+    return pairs[0] if len(pairs) == 1 else ((theres or named)[0], (heres or named)[0])
 
 
 def with_plain_errors(service: str, origin: str, ask: Callable[[], T]) -> T:

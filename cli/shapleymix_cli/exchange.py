@@ -22,7 +22,7 @@ from shapleymix_cli.inputs import load
 
 if TYPE_CHECKING:
     from shapleymix_io import Export
-    from shapleymix_io.proposing import Proposal
+    from shapleymix_io.meaning import Proposal
     from shapleymix_io.table import Swarm
 
 
@@ -54,14 +54,14 @@ def import_(out: Output, sources: list[str], map: list[str], join: list[str], sh
     from shapleymix_io.reading import imported, proposal
 
     if show:
-        found = proposal(sources, map, join)
+        found = proposal(sources, map, join, out.progress)
         out.note(found.notices)
         out.emit({"kind": "proposal", **vars(found)}, lambda: _proposal_view(found, [*sources], [*join]))
         return
-    log = imported(sources, ColumnMap.of(map), join)
+    log = imported(sources, ColumnMap.of(map), join, out.progress)
     for one in log.files:
         out.used(one.file, one.sha256)
-    runs = sm.read_runs(log.frame, origin=log.origin)
+    runs = sm.read_runs(log.sheet())
     out.note([*log.notices, *runs.notices])
     following = _after_swarm(out, log.swarm, runs) if log.swarm and out.path else []
     out.save(runs)

@@ -274,7 +274,7 @@ def _scores(out: Output, place: str, metric: str) -> Any:
     """A table of scores as it is; those of lm-eval's folder as a table."""
     if not os.path.isdir(place):
         return place
-    from shapleymix_io.readers import read_scores
+    from shapleymix_io.stores import read_scores
 
     table = read_scores(place, metric)
     for one in table.files:

@@ -77,6 +77,8 @@ class Game:
         The file of the log.
     notices : tuple of str
         Choices that were made and that a reader should know.
+    elsewhere : str
+        Which of the others the log has at another D.
     """
 
     players: tuple[str, ...]
@@ -89,6 +91,7 @@ class Game:
     D: float
     origin: str = "<memory>"
     notices: tuple[str, ...] = ()
+    elsewhere: str = ""
 
     @property
     def payoffs(self) -> FloatArray:
@@ -136,6 +139,7 @@ class Game:
         names = ", ".join(self.missing(SHOWN)) + (f", ... and {count - SHOWN} more" if count > SHOWN else "")
         message = f"{count} of {total - 1} coalitions missing at N = {self.N:.10g}, D = {self.D:.10g}: {names}"
         hint = "train them (uniform mixtures), or estimate from those that are there (sampled)"
+        message += f"; {self.elsewhere}" * bool(self.elsewhere)
         raise DataError(message, hint=hint, location=Location(file=self.origin))
 
 
@@ -179,7 +183,10 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     members = members_of(found, len(log.sources))
     own = members @ own_data(log.paths, log.targets) > 0  # (C, T): the target's language is in it
     loss, noise = _average(log.loss[rows], index.ravel(), repeats, own, members.sum(axis=1))
-    return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices))
+    others = np.flatnonzero((masks > 0) & (size == log.N) & ~np.isin(masks, found))
+    at = {name_coalition(int(masks[row]), log.sources): f"{log.D[row]:.10g}" for row in others.tolist()}
+    there = "; ".join(f"{name} is at another D, {tokens}" for name, tokens in [*at.items()][:SHOWN])
+    return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices), there)
 
 
 def coalition_masks(p: FloatArray, D: FloatArray) -> IntArray:

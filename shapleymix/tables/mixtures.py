@@ -126,6 +126,9 @@ def _parse_share(given: float | str, what: str) -> float:
     return value
 
 
+_BY_NAME = "give what optimize wrote, or a file with one mixture: its ratios by name"
+
+
 def _saved(path: str, names: Sequence[str]) -> FloatArray:
     """The mixture of a saved result, of what a command printed with `--json`, or of ratios by name alone."""
     (document, _), place = read_json(path), Location(file=path)
@@ -134,11 +137,11 @@ def _saved(path: str, names: Sequence[str]) -> FloatArray:
     found = known if kind is None else known.get("mixture")
     if not isinstance(found, dict) or not found:
         holds = "holds no mixture" if kind is None else f"holds a {kind!s:.60}, expected one mixture"
-        raise StoreError(holds, location=place, hint="give what optimize wrote, or ratios by name")
+        raise StoreError(holds, location=place, hint=_BY_NAME)
     try:
         return parse_mixture(found, names)
     except UsageError as error:
-        raise StoreError(error.message, location=place, hint=error.hint, faults=error.faults) from error
+        raise StoreError(error.message, location=place, hint=error.hint or _BY_NAME, faults=error.faults) from error
 
 
 def _in_order(given: object, names: Sequence[str]) -> dict[str, float]:

@@ -31,6 +31,7 @@ _UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million;
 _FEWEST_TOKENS, _MOST_TOKENS = 0.2, 1e6
 """Tokens of a run for each parameter: published ones have .3, in a study of repeated tokens, to 15,000."""
 _SUM_HINT = f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised"
+_PERCENT_HINT = "divide them by 100, or read the table with `shapleymix import --map ratio_unit=percent`"
 _RULES = {
     "N": (1.0, 1e14, "N counts non-embedding parameters, such as 243M"),
     "D": (1.0, 1e16, "D counts tokens, such as 100B; 0 is an untrained model"),
@@ -48,7 +49,9 @@ _RULES = {
 _SIZES = ("N", "D", "tokens_", UNIQUE, "schedule", "batch_tokens")
 
 
-def read_runs(tables: Table | Sequence[Table], *, losses: Losses = "required", origin: str = "<memory>") -> RunLog:
+def read_runs(
+    tables: Table | Sheet | Sequence[Table], *, losses: Losses = "required", origin: str = "<memory>"
+) -> RunLog:
     """Read a run log, or several as one.
 
     A row is a model at a token count: `run`, `N`, `D`, `p_<source>` or `tokens_<source>`, `loss_<target>` in nats a
@@ -261,7 +264,11 @@ def _checked_ratios(sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatAr
     off = np.abs(sums - 1)
     clean = ~blank.any(axis=1) & (p >= 0).all(axis=1)
     names = " + ".join(columns) if len(columns) <= 6 else f"{columns[0]} + ... + {columns[-1]} ({len(columns)} columns)"
-    for row in np.flatnonzero((off > ROUNDED) & np.where(trained, clean, sums > 0)).tolist():
+    wrong = np.flatnonzero((off > ROUNDED) & np.where(trained, clean, sums > 0)).tolist()
+    if wrong and (np.abs(sums[clean & trained] - 100) <= 100 * ROUNDED).all():
+        sheet.fault(f"all {len(wrong)} rows sum to 100: these are percent", wrong[0], hint=_PERCENT_HINT)
+        wrong = []
+    for row in wrong:
         sheet.fault(f"{names} = {sums[row]:.6g}, expected 1", row, hint=_SUM_HINT)
     rounded = off[(off > EXACT) & (off <= ROUNDED)]
     if rounded.size:

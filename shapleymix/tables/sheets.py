@@ -44,7 +44,8 @@ _SIZE = rf"^([0-9.]+)\s*([{''.join(EXPONENTS)}])$"
 class Sheet:
     """A table as read: columns of cells by name, one line number a row (row numbers where there are no lines).
 
-    Whoever reads a column writes down what is wrong in it; `raise_faults` tells all of it at once.
+    Rows of several files have their `homes`. Whoever reads a column writes down what is wrong in it; `raise_faults`
+    tells all of it at once.
     """
 
     origin: str
@@ -52,6 +53,7 @@ class Sheet:
     columns: dict[str, pl.Series]
     lines: IntArray
     faults: list[Fault] = field(default_factory=list)
+    homes: Sequence[str] = ()
 
     @property
     def rows(self) -> int:
@@ -67,7 +69,8 @@ class Sheet:
         """Write down what is wrong in a row, a cell, or (without a row) with a column or the table as a whole."""
         line = (1 if column else None) if row is None else int(self.lines[row])
         value = column if column is None or row is None else str(self.columns[column][row])
-        self.faults.append(Fault(message, Location(self.origin, line, column), value, hint))
+        home = self.homes[row] if self.homes and row is not None else self.origin
+        self.faults.append(Fault(message, Location(home, line, column), value, hint))
 
     def raise_faults(self) -> None:
         """A DataError with every fault so far, sorted by line, as a person would go through the file."""
@@ -133,7 +136,7 @@ def listed(given: object) -> Sequence[Any]:
     return given if isinstance(given, (list, tuple)) else [given]
 
 
-def read_sheet(table: Table, origin: str = "<memory>") -> Sheet:
+def read_sheet(table: Table | Sheet, origin: str = "<memory>") -> Sheet:
     """Read a table without judging its cells. A file is read once: `digest` is the hash of the bytes that were read.
 
     `origin` is what messages call a table that is no file.
@@ -144,6 +147,8 @@ def read_sheet(table: Table, origin: str = "<memory>") -> Sheet:
         If there is no such file, it is empty, or it is no table: every ragged row, repeated column name or broken
         line, with its line.
     """
+    if isinstance(table, Sheet):
+        return table
     if isinstance(table, (str, os.PathLike)):
         return sheet_of(*read_once(table))
     frame = _frame(table)

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from shapleymix_io import read
 from shapleymix_io.column_map import ColumnMap
-from shapleymix_io.readers import read_scores
 from shapleymix_io.reading import imported, proposal
+from shapleymix_io.stores import read_scores
 
 import shapleymix as sm
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
@@ -44,12 +44,12 @@ def test_the_state_of_a_hugging_face_trainer(tmp_path: Path) -> None:
 
 
 def test_files_of_one_run_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    """Two runs in `a/out` and `b/out` would both be called `out`, and get one row of the design."""
+    """Runs in `a/out` and `b/out` are a and b: what all paths share tells none of them."""
     for name in ("a", "b"):
         (tmp_path / name / "out").mkdir(parents=True)
         shutil.copy(STATE, tmp_path / name / "out")
     files = [tmp_path / name / "out/trainer_state.json" for name in ("a", "b")]
-    assert log_of(files, ["N=1M", "p.en=0.5", "p.de=0.5"]).runs == ("a/out", "a/out", "b/out", "b/out")
+    assert log_of(files, ["N=1M", "p.en=0.5", "p.de=0.5"]).runs == ("a", "a", "b", "b")
 
 
 def test_a_log_of_megatron() -> None:
@@ -254,7 +254,7 @@ def test_what_holds_no_runs(tmp_path: Path) -> None:
     for source in (tmp_path, *tmp_path.glob("*.*"), tmp_path / "none.csv"):
         with pytest.raises(ShapleyMixError) as caught:
             read(source)
-        assert caught.value.location.file == str(source)
+        assert str(caught.value.location.file).startswith(str(source)), "of a folder the file in it"
     for sources in ([DESIGN, STATE], []):
         with pytest.raises(DataError, match="trainer_state" if sources else "nothing"):
             read(sources)

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("lm_eval")
 
-from shapleymix_io.readers import read_scores
+from shapleymix_io.stores import read_scores
 
 import shapleymix as sm
 

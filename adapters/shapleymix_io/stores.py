@@ -1,39 +1,31 @@
-"""What other tools leave: Weights & Biases, MLflow, TensorBoard, logs of Hugging Face's trainer and of Megatron."""
+"""Stores of runs: Weights & Biases, MLflow, TensorBoard, and the folder of lm-eval."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import struct
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.files import read_once
+from shapleymix_io.forms import run_names, settings_beside
 from shapleymix_io.table import Table, flat, table_of, with_plain_errors
 
-STATE, MEGATRON, TENSORBOARD = "trainer_state", "megatron", "tensorboard"
-MLFLOW, WANDB, OLMIX = "mlflow", "wandb", "olmix"
-"""Kinds of tables: which tool wrote it."""
-USUAL: dict[str, dict[str, str]] = {
-    STATE: {"D": "num_input_tokens_seen", "loss": "eval_{lang}_loss"},
-    MEGATRON: {"D": "tokens", "loss": "validation-{lang}: lm loss"},
-    TENSORBOARD: {"D": "tokens"},
-    MLFLOW: {},
-    WANDB: {"D": "tokens"},
-    OLMIX: {"p": "ratios:{lang}", "loss": "metrics:{lang}"},
-}
-"""What a tool calls its columns, beside `run`, where its form fixes that."""
-ONE_LOSS = {STATE: "eval_loss", MEGATRON: "validation: lm loss"}
-"""The column of the loss where there is one validation set, not one a language."""
+MLFLOW, WANDB, TENSORBOARD = "mlflow", "wandb", "tensorboard"
+"""Forms of tables: which tool keeps the runs."""
 OLDEST = {"mlflow": "2.10", "tensorboard": "2.15", "wandb": "0.17"}
 """The packages that read what they wrote, and the least version of each."""
+Wanted = Callable[[str], bool]
+"""Whether a column is asked for."""
+Progress = Callable[[str, int, int], None]
+"""What is called with (stage, done, total) while a server answers."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,9 @@ def table_of_histories(histories: Sequence[History], origin: str, kind: str, ste
     ]
     same = [name for name, count in often.items() if count > 1]
     notices = (f"several runs are called {', '.join(same[:5])}: they go by their ids",) if same else ()
-    return replace(table_of(rows, origin, kind), notices=notices)
+    table = table_of(rows, origin, kind)
+    usual = {"run": "run"} | ({"D": "tokens"} if "tokens" in table.columns else {})
+    return replace(table, usual=usual, notices=notices)
 
 
 def installed(module: str, package: str) -> Any:
@@ -113,17 +107,79 @@ def read_wandb(address: str) -> Table:
 
 def _wandb_history(run: Any) -> History:
     """What a run logged; `scan_history` leaves out no step, where `history` gives a sample."""
+    config = {name: value for name, value in run.config.items() if not name.startswith("_")}
+    return _history(run.name, run.id, config, run.scan_history())
+
+
+def _history(name: str, ident: str, config: Mapping[str, object], rows: Iterable[Mapping[str, object]]) -> History:
+    """A run of Weights & Biases: rows of one step are one, and only numbers are kept of them."""
     steps: defaultdict[float, dict[str, object]] = defaultdict(dict)
-    for place, row in enumerate(run.scan_history()):
-        numbers = {name: one for name, one in flat(row).items() if type(one) in (int, float) and name != _WANDB_STEP}
+    for place, row in enumerate(rows):
+        numbers = {key: one for key, one in flat(row).items() if type(one) in (int, float) and key != _WANDB_STEP}
         steps[float(str(row.get(_WANDB_STEP, place)))] |= numbers
-    given = flat({name: value for name, value in run.config.items() if not name.startswith("_")}, "config.")
-    return History(run.name, run.id, given, dict(steps))
+    return History(name, ident, flat(config, "config."), dict(steps))
+
+
+def wandb_files(folder: Path) -> list[Path]:
+    """The files in which Weights & Biases keeps the runs of a folder, in order."""
+    return sorted(folder.rglob("*.wandb"))
+
+
+def read_wandb_folder(folder: Path) -> Table:
+    """Every number of the runs that a folder `wandb` keeps, by the package's own reader, without its service.
+
+    Raises
+    ------
+    DataError
+        If the folder holds summaries alone.
+    """
+    origin, files = os.fspath(folder), wandb_files(folder)
+    if not files:
+        message = "holds summaries of Weights & Biases, not what the runs logged"
+        hint = "send them with `wandb sync`, then import wandb:ENTITY/PROJECT"
+        raise DataError(message, location=Location(origin), hint=hint)
+    found = with_plain_errors("Weights & Biases", origin, lambda: [_wandb_run(file) for file in files])
+    return table_of_histories(found, origin, WANDB, _WANDB_STEP)
+
+
+def _wandb_run(file: Path) -> History:
+    """The run in one file; of one that is still written, what is whole."""
+    records = installed("wandb.proto.wandb_internal_pb2", "wandb")
+    name, ident, config, rows = "", file.stem, dict[str, object](), []
+    for data in _wandb_records(file.read_bytes()):
+        record = records.Record.FromString(data)
+        settings = record.run.config.update if record.HasField("run") else record.config.update
+        config |= {_wandb_key(one): json.loads(one.value_json) for one in settings if not one.key.startswith("_")}
+        if record.HasField("run"):
+            name, ident = record.run.display_name, record.run.run_id
+        if record.HasField("history"):
+            row = {_wandb_key(one): json.loads(one.value_json) for one in record.history.item}
+            rows.append({_WANDB_STEP: record.history.step.num, **row})
+    return _history(name or ident, ident, config, rows)
+
+
+def _wandb_key(item: Any) -> str:
+    return str(item.key) or ".".join(item.nested_key)
+
+
+def _wandb_records(data: bytes) -> Iterator[bytes]:
+    """The records of a file in blocks of 32 KiB: parts are a whole (1), the first (2), a middle or the last (4)."""
+    place, record = 7, b""
+    while place + 7 <= len(data):
+        left = 32768 - place % 32768
+        _, size, part = struct.unpack_from("<IHB", data, place)
+        if left < 7 or (size, part) == (0, 0):
+            place += left
+            continue
+        record = (b"" if part < 3 else record) + data[place + 7 : place + 7 + size]
+        place += 7 + size
+        if part in (1, 4) and place <= len(data):
+            yield record
 
 
 MLFLOW_ADDRESSES = ("sqlite:", "http://", "https://", "mlflow:", "postgresql", "mysql", "databricks", "file:")
-_MOST = 50_000
-"""Runs that a store hands out at once: the most that it is asked for."""
+_MOST, _AT_ONCE = 50_000, 8
+"""Runs that a store hands out at once, the most that it is asked for; and requests that a server gets at once."""
 SQLITE = b"SQLite format 3\0"
 
 
@@ -138,8 +194,21 @@ def store_of(path: Path) -> str | None:
         return f"sqlite:///{place}" if stream.read(len(SQLITE)) == SQLITE else None
 
 
-def read_mlflow(address: str, origin: str | None = None) -> Table:
-    """Every metric of every run of an experiment at every step, with the run's parameters and tags.
+def read_mlflow(
+    address: str, origin: str | None = None, wanted: Wanted | None = None, progress: Progress | None = None
+) -> Table:
+    """The metrics that are wanted of every run of an experiment, at every step, with its parameters and tags.
+
+    Parameters
+    ----------
+    address : str
+        The store, and after a `#` the experiment.
+    origin : str, optional
+        What messages call the store.
+    wanted : callable, optional
+        Which columns to ask for, by name; a server answers one request a run and metric.
+    progress : callable, optional
+        What is called while the server answers.
 
     Raises
     ------
@@ -150,14 +219,14 @@ def read_mlflow(address: str, origin: str | None = None) -> Table:
     place = origin or address.partition("#")[0]
     if uri.startswith("file:"):
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    tracking = installed("mlflow.tracking", "mlflow")
-    found = with_plain_errors(
-        "MLflow", place, lambda: _mlflow_runs(tracking.MlflowClient(tracking_uri=uri), name, place)
-    )
-    return table_of_histories(found, place, MLFLOW)
+    client = installed("mlflow.tracking", "mlflow").MlflowClient(tracking_uri=uri)
+    runs = with_plain_errors("MLflow", place, lambda: _mlflow_runs(client, name, place))
+    asked = [(run, key) for run in runs for key in run.data.metrics if wanted is None or wanted(f"metrics.{key}")]
+    found = with_plain_errors("MLflow", place, lambda: _mlflow_metrics(client, asked, progress))
+    return table_of_histories([_mlflow_history(run, found) for run in runs], place, MLFLOW)
 
 
-def _mlflow_runs(client: Any, name: str, origin: str) -> list[History]:
+def _mlflow_runs(client: Any, name: str, origin: str) -> list[Any]:
     """The runs of the experiment of a name, or of the only one that has any."""
     found: dict[str, Any] = {}
     for experiment in client.search_experiments(max_results=_MOST):
@@ -170,14 +239,28 @@ def _mlflow_runs(client: Any, name: str, origin: str) -> list[History]:
     if len(found) > 1:
         hint = f"say which: {origin}#{next(iter(found))}"
         raise DataError(f"holds {len(found)} experiments: {', '.join(found)}", location=Location(origin), hint=hint)
-    return [_mlflow_history(client, run) for runs in found.values() for run in runs]
+    return [run for runs in found.values() for run in runs]
 
 
-def _mlflow_history(client: Any, run: Any) -> History:
+def _mlflow_metrics(
+    client: Any, asked: Sequence[tuple[Any, str]], progress: Progress | None
+) -> dict[tuple[str, str], Any]:
+    """What was logged of each metric that is asked of a run; a server is asked for several at once."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = pool.map(lambda one: client.get_metric_history(one[0].info.run_id, one[1]), asked)
+        found = {}
+        for done, ((run, key), answer) in enumerate(zip(asked, answers, strict=True), start=1):
+            found[run.info.run_id, key] = answer
+            if progress:
+                progress("metrics of MLflow", done, len(asked))
+    return found
+
+
+def _mlflow_history(run: Any, metrics: Mapping[tuple[str, str], Any]) -> History:
     """What a run logged; of a metric that was logged twice at a step, the last."""
     steps: defaultdict[float, dict[str, object]] = defaultdict(dict)
     for key in run.data.metrics:
-        for metric in sorted(client.get_metric_history(run.info.run_id, key), key=lambda one: one.timestamp):
+        for metric in sorted(metrics.get((run.info.run_id, key), ()), key=lambda one: one.timestamp):
             steps[metric.step][f"metrics.{key}"] = metric.value
     given = {f"params.{key}": value for key, value in run.data.params.items()}
     given |= {f"tags.{key}": value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
@@ -185,7 +268,6 @@ def _mlflow_history(client: Any, run: Any) -> History:
 
 
 _EVENTS = "events.out.tfevents."
-_VERSION = re.compile(r"version_\d+")
 
 
 def event_folders(folder: Path) -> list[Path]:
@@ -201,8 +283,10 @@ def read_tensorboard(folder: Path) -> Table:
         for step, numbers in scalars[place].items():
             scalars[place.parent].setdefault(step, {})[line] = numbers[tag]
     places = [place for place in scalars if place not in lines]
-    named = zip(places, _names(folder, places), strict=True)
-    runs = [History(name, name, steps=scalars[place]) for place, name in named if scalars[place]]
+    named = zip(places, run_names([os.fspath(place / _EVENTS) for place in places]), strict=True)
+    runs = [
+        History(name, name, settings_beside(place / _EVENTS), scalars[place]) for place, name in named if scalars[place]
+    ]
     return table_of_histories(runs, os.fspath(folder), TENSORBOARD)
 
 
@@ -214,14 +298,6 @@ def _line_of(place: Path, scalars: Mapping[Path, Mapping[float, Mapping[str, obj
     tag = tags.pop()
     start = f"{tag.replace('/', '_')}_"
     return (tag, f"{tag}/{place.name.removeprefix(start)}") if place.name.startswith(start) else None
-
-
-def _names(folder: Path, places: Sequence[Path]) -> list[str]:
-    """Paths from the folder, without the `version_0` that Lightning puts below a run that has one version."""
-    whole = [place.resolve() if place == folder else place.relative_to(folder) for place in places]
-    above = [path.parent if _VERSION.fullmatch(path.name) and path.parent.name else path for path in whole]
-    short = [path if above.count(path) == 1 else one for path, one in zip(above, whole, strict=True)]
-    return [path.name if path.is_absolute() else path.as_posix() for path in short]
 
 
 def _scalars(folder: Path) -> dict[float, dict[str, object]]:
@@ -240,113 +316,6 @@ def _scalars(folder: Path) -> dict[float, dict[str, object]]:
             for event in run.Tensors(tag):
                 found[event.step][tag] = tensors.make_ndarray(event.tensor_proto).item()
     return dict(found)
-
-
-_NAMELESS = {"log", "logs", "logfile", "stdout", "stderr", "out", "output", "train", "training", "console", "main"}
-_NUMBER = r"[0-9.]+(?:[eE][+-]?\d+)?"
-_VALIDATION = re.compile(
-    r"validation(?:-(?P<name>\S.*?))? loss at iteration +(?P<step>\d+)(?P<on>[^|]*)\|(?P<values>.*)"
-)
-_VALUE = re.compile(rf"(?P<key>[^|]*?) value: (?P<value>{_NUMBER}|nan|inf)")
-_STEP = re.compile(r"\biteration +(?P<step>\d+)/ *\d+ \|.*?consumed samples: +(?P<samples>\d+)")
-_ARGUMENT = re.compile(
-    r"^ *(?:\[[^\]]*\]:?)?\W*(?:\d+: *)?(?P<name>seq_length|global_batch_size|rampup_batch_size) \.{2,} *(?P<value>\S+)"
-)
-
-
-def read_state(state: object, origin: str) -> Table:
-    """A row for each step of a state's `log_history` that has losses (`eval_loss`, `eval_<name>_loss`).
-
-    Raises
-    ------
-    DataError
-        If no loss was measured.
-    """
-    steps: dict[object, dict[str, object]] = {}
-    for entry in state.get("log_history", []) if isinstance(state, Mapping) else ():
-        steps.setdefault(entry.get("step"), {}).update(entry)
-    rows = [row for row in steps.values() if any(re.fullmatch("eval(_.*)?_loss", name) for name in row)]
-    if not rows:
-        hint = "evaluate while training: eval_strategy and eval_steps, and eval_dataset with a dataset of each language"
-        message = "is the state of a trainer that has measured no loss"
-        raise DataError(message, location=Location(origin), hint=hint)
-    return table_of([{"run": run_of(origin), **row} for row in rows], origin, STATE)
-
-
-def run_of(origin: str, depth: int = 1) -> str:
-    """The id of the run of a file: its name, or the folder above one that is called alike for all runs (`log.txt`).
-
-    A folder of a checkpoint names no run. With a depth, as many folders above go into it.
-    """
-    path = Path(os.path.abspath(origin))
-    stem = path.name.lower().partition(".")[0]
-    names = [*path.parts[1:-1], path.stem]
-    if stem == STATE or re.sub(r"[_-]?\d+$", "", stem) in _NAMELESS:
-        names = [part for part in names[:-1] if not part.startswith("checkpoint-")]
-    return "/".join(names[-depth:])
-
-
-def told_apart(tables: Sequence[Table]) -> list[Table]:
-    """Tables of files that hold a run each, whose ids are the shortest ends of their paths that differ."""
-    files = {table.origin for table in tables if table.kind in (STATE, MEGATRON)}
-    depth = next((d for d in range(1, 30) if len({run_of(file, d) for file in files}) == len(files)), 30)
-    return [
-        replace(one, frame=one.frame.with_columns(pl.lit(run_of(one.origin, depth)).alias("run")))
-        if one.origin in files and depth > 1
-        else one
-        for one in tables
-    ]
-
-
-def is_megatron(text: str) -> bool:
-    """Whether a text is what Megatron prints while it trains."""
-    return " loss at iteration " in text and _VALIDATION.search(text) is not None
-
-
-def read_megatron(text: str, origin: str) -> Table:
-    """A row for each iteration at which losses were measured on validation data.
-
-    Columns are called `validation-<name>: lm loss`; `tokens` are the consumed samples times the sequence length, where
-    the log says both.
-    """
-    samples: dict[int, int] = {}
-    known: dict[str, str] = {}
-    rows: dict[int, dict[str, object]] = {}
-    lines: dict[int, int] = {}
-    for line, content in enumerate(text.splitlines(), start=1):
-        if found := _VALIDATION.search(content):
-            _measure(found, rows)
-            lines.setdefault(int(found["step"]), line)
-        elif found := _STEP.search(content):
-            samples[int(found["step"])] = int(found["samples"])
-        elif found := _ARGUMENT.match(content):
-            known.setdefault(found["name"], found["value"])
-    for step, row in rows.items():
-        seen = _samples(step, samples, known)
-        row |= {"run": run_of(origin), "iteration": step, "consumed samples": seen}
-        if "seq_length" in known and seen is not None:
-            row["tokens"] = seen * int(known["seq_length"])
-    steps = sorted(rows)
-    return table_of([rows[step] for step in steps], origin, MEGATRON, [lines[step] for step in steps])
-
-
-def _measure(found: re.Match[str], rows: dict[int, dict[str, object]]) -> None:
-    """Losses of one line; those on the test set are none, and those after training do not replace those within."""
-    if "test set" in found["on"]:
-        return
-    name = "validation" if found["name"] is None else f"validation-{found['name']}"
-    row = rows.setdefault(int(found["step"]), {})
-    for value in _VALUE.finditer(found["values"]):
-        column = f"{name}: {value['key'].strip()}"
-        if not (found["on"].strip() and column in row):
-            row[column] = float(value["value"])
-
-
-def _samples(step: int, samples: Mapping[int, int], known: Mapping[str, str]) -> int | None:
-    """Samples that were consumed: as printed for the step, or by a batch size that does not grow."""
-    batch = known.get("global_batch_size", "")
-    fixed = known.get("rampup_batch_size", "None") == "None" and batch.isdigit()
-    return samples.get(step, step * int(batch) if fixed else None)
 
 
 def read_scores(folder: str | os.PathLike[str], metric: str = "acc") -> Table:
