@@ -431,8 +431,10 @@ def _judge_long(judged: Judgement) -> bool:
         groups = groups_of(np.column_stack([_ids(table, key) for key in keys]))
         sums = {name: np.bincount(groups, one).astype(float) for name, one in rest.items()}
         p = next((name for name, one in sums.items() if _whole([one, 0 * one])), "")
-        loss = plainest((name for name in rest if name != p and names_a_loss(name)), unit_rank)
-        if np.bincount(groups).max() > 1 and (p or (loss and rank_of(label, "run") is None)):
+        losses = [name for name in rest if name != p and names_a_loss(name)]
+        loss = plainest(losses, unit_rank)
+        is_one = [unit_rank(name) for name in losses].count(unit_rank(loss)) == 1
+        if np.bincount(groups).max() > 1 and (p or (is_one and rank_of(label, "run") is None)):
             found.append((bool(p), label, p, loss))
     for _, label, p, loss in sorted(found, reverse=True)[:1]:
         judged.take("language", label, "a row for each of its labels")

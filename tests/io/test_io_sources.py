@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -15,7 +16,7 @@ import yaml
 from shapleymix_io import read
 from shapleymix_io.column_map import ColumnMap
 from shapleymix_io.reading import imported, proposal
-from shapleymix_io.stores import read_scores
+from shapleymix_io.stores import _wandb_records, read_scores
 
 import shapleymix as sm
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
@@ -198,6 +199,25 @@ def test_runs_of_wandb_by_its_api(monkeypatch: pytest.MonkeyPatch) -> None:
         read("wandb:team", map)
     runs[1].name = "mix-01"
     assert log_of("wandb:team/mixtures", map).runs == ("id-mix-01", "id-mix-02")
+
+
+def test_records_of_wandb_lie_in_blocks_whatever_their_length() -> None:
+    """Written as the package writes them: parts end with a block of 32 KiB, whose last bytes may hold no head."""
+    rng = np.random.default_rng(0)
+    records = [rng.bytes(int(size)) for size in (1, 40, 32_740, 7, 70_000, 3, 32_768, 5, *rng.integers(1, 9000, 40))]
+    data = b":W&B" + bytes(3)
+    for record in records:
+        left, kind = record, 0
+        while left or not kind:
+            room = 32768 - len(data) % 32768
+            if room < 7:
+                data += bytes(room)
+                continue
+            part, left = left[: room - 7], left[room - 7 :]
+            kind = (1 if not left else 2) if not kind else (4 if not left else 3)
+            data += struct.pack("<IHB", 0, len(part), kind) + part
+    assert list(_wandb_records(data)) == records
+    assert list(_wandb_records(data[:-1])) == records[:-1], "of a run that is still written, what is whole"
 
 
 class FakeClient:

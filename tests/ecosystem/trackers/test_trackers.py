@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from shapleymix_io import read
+from shapleymix_io.reading import proposal
 
 import shapleymix as sm
 from shapleymix.errors import DataError
@@ -85,6 +86,28 @@ def test_an_mlflow_store(mlflow_store: str, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "mlflow", *words], env={"MLFLOW_TRACKING_URI": mlflow_store}, check=True)
     log = log_of("runs.csv", map={**MLFLOW["map"], "run": "tags.mlflow.runName"}).aligned(LANGS, LANGS)
     assert dict(zip(log.runs, log.loss.tolist(), strict=True)) == {name: list(one) for name, (_, one) in RUNS.items()}
+
+
+def test_a_folder_that_wandb_kept_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proposed and read without the service, from the records that the package itself wrote."""
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    for name, (p, _) in RUNS.items():
+        config = {"n_params": 97600, "mix": dict(zip(LANGS, p, strict=True))}
+        run = wandb.init(project="mixtures", name=name, dir=str(tmp_path), config=config)
+        for step in STEPS:
+            run.log(
+                {"tokens": step * 1e4} | {f"eval/{lang}/loss": one for lang, one in losses(name, step).items()}, step
+            )
+        run.finish()
+    found = proposal([tmp_path / "wandb"]).entries
+    assert {key: found[key] for key in ("N", "p", "loss")} == {
+        "N": "config.n_params",
+        "p": "config.mix.{lang}",
+        "loss": "eval/{lang}/loss",
+    }
+    assert is_right(log_of(tmp_path / "wandb", found))
 
 
 def test_tensorboard_events_of_both_writers(tmp_path: Path) -> None:
