@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -227,21 +227,20 @@ def misfits(
         odd |= dict.fromkeys(still, ("never changes, and the others alone are a mixture", True))
     for label in [label for label in alone if label not in odd]:
         rest = [cells for other, cells in found.items() if other not in (label, *odd)]
-        sums = len(rest) > 1 and _sums_up(found[label], np.column_stack(rest))
+        kinds = (np.sum, np.mean, np.max, np.min)[: 4 if key == "loss" else 1]
+        sums = len(rest) > 1 and _sums_up(found[label], np.column_stack(rest), kinds)
         if sums or is_summary(label):
             why = "is the mean, sum or extreme of the others" if sums else "seems to be an average or the like"
             odd[label] = (why, key == "tokens")
     return odd
 
 
-def _sums_up(one: FloatArray, rest: FloatArray) -> bool:
-    """Whether numbers (R,) are the mean, the sum or an extreme of others (R, n), in all rows."""
+def _sums_up(one: FloatArray, rest: FloatArray, kinds: Sequence[Callable[..., FloatArray]]) -> bool:
+    """Whether numbers (R,) are the sum, the mean or an extreme of others (R, n), in all rows."""
     known = np.isfinite(one) & np.isfinite(rest).all(axis=1)
     if known.sum() < 3 or np.ptp(one[known]) == 0:
         return False
-    return any(
-        np.allclose(one[known], kind(rest[known], axis=1), rtol=1e-5) for kind in (np.mean, np.sum, np.max, np.min)
-    )
+    return any(np.allclose(one[known], kind(rest[known], axis=1), rtol=1e-5) for kind in kinds)
 
 
 def summary_rows(table: Table, run: str, columns: Sequence[str]) -> BoolArray:

@@ -279,7 +279,8 @@ class _Columns:
         values = self.table.numbers(columns[0])
         for column in columns[1:]:
             values = values * self.table.numbers(column)
-        for row in values.is_null().arg_true() if key in ("N", "D") else ():
+        blank = values.is_null() & self.table.texts(columns[0]).is_null()
+        for row in blank.arg_true() if key in ("N", "D") else ():
             self.table.fault(f"has no {key}", columns[0], row)
         return values * (1.0 if factor is None else factor)
 
