@@ -225,11 +225,12 @@ def misfits(
                 odd[label] = ("is a smoothed twin of another", True)
     if key == "p" and not _whole([*found.values()]) and _whole([found[one] for one in found if one not in still]):
         odd |= dict.fromkeys(still, ("never changes, and the others alone are a mixture", True))
+    odd |= {label: ("is always 0", True) for label in still if key == "p" and not np.nanmax(found[label])}
     for label in [label for label in alone if label not in odd]:
         rest = [cells for other, cells in found.items() if other not in (label, *odd)]
         kinds = (np.sum, np.mean, np.max, np.min)[: 4 if key == "loss" else 1]
         sums = len(rest) > 1 and _sums_up(found[label], np.column_stack(rest), kinds)
-        if sums or is_summary(label):
+        if sums or is_summary(label) or (key == "loss" and speaks(label, "no loss")):
             why = "is the mean, sum or extreme of the others" if sums else "seems to be an average or the like"
             odd[label] = (why, key == "tokens")
     return odd
@@ -246,7 +247,9 @@ def _sums_up(one: FloatArray, rest: FloatArray, kinds: Sequence[Callable[..., Fl
 def summary_rows(table: Table, run: str, columns: Sequence[str]) -> BoolArray:
     """Which rows (R,) are means, totals and the like of the other rows: by their ids, or the last by its numbers."""
     ids = table.texts(run).str.to_lowercase().to_list() if run in table.columns else [""] * table.frame.height
-    said = np.array([text in WORDS["summary"] for text in ids], bool)
+    said = np.array(
+        [text in WORDS["summary"] or words_of(str(text))[:1] in (["mean"], ["avg"], ["std"]) for text in ids], bool
+    )
     cells = np.column_stack([*numbers_of(table, columns).values()] or [np.zeros(len(said))])[~said]
     if len(cells) > 4 and cells.shape[1] > 2 and np.ptp(np.nan_to_num(cells), axis=0).max() > 0:
         said[np.flatnonzero(~said)[-1]] = np.allclose(cells[-1], cells[:-1].mean(axis=0), rtol=1e-6)
@@ -313,7 +316,8 @@ def _judge_families(judged: Judgement) -> None:
     targets = loss.columns if loss else judged.family("loss")
     if asks_p and not alike and (alike := _weights(judged, targets)) and asks_loss and not loss:
         loss = _loss_family(judged, [alike[0].columns], {*alike[0].columns.values()})
-    if alike:
+    differ = [one for one in ratios if _contradicts(judged, one, best) and len(_phases_of(one, ratios)) < 2]
+    if alike and not differ:
         shared = max(alike, key=lambda one: (len(targets.keys() & one.columns.keys()), len(one.pattern)))
         phases = _phases_of(shared, ratios)
         for key, one in zip(PHASES if len(phases) > 1 else ["p"], phases, strict=False):
@@ -324,6 +328,13 @@ def _judge_families(judged: Judgement) -> None:
         cells = {label: judged.numbers[name] for label, name in judged.family(key).items() if name in judged.numbers}
         odd = misfits(key, cells, judged.family(other), judged.mixtures()) if len(cells) > 1 else {}
         judged.ignored.extend([judged.family(key)[label] for label in odd])
+
+
+def _contradicts(judged: Judgement, one: Family, best: Family) -> bool:
+    """Whether a family of ratios varies and gives labels of the best one other numbers: nothing says which counts."""
+    shared = one.columns.keys() & best.columns.keys()
+    pairs = [(judged.numbers[one.columns[label]], judged.numbers[best.columns[label]]) for label in shared]
+    return any(np.ptp(np.nan_to_num(a)) > 0 and not np.allclose(a, b, equal_nan=True) for a, b in pairs)
 
 
 def _take_family(judged: Judgement, key: str, one: Family) -> None:
@@ -409,7 +420,17 @@ def _loss_family(judged: Judgement, sources: Sequence[Mapping[str, str]], taken:
         varies = np.mean([np.ptp(one[np.isfinite(one)]) > 0 for one in cells]) >= 0.5 or len(p) < 4
         if varies and (unit is not None or seen > 0 or (seen == 0 and shared)):
             length, parts = np.mean([len(name) for name in kept.values()]), max(len(words_of(one)) for one in kept)
-            order = ((unit is not None) + (seen >= 0), shared, -(unit or 0), len(kept), -length, -parts, len(pattern))
+            kind = speaks(pattern, "held out") - 2 * speaks(pattern, "no loss", "twin")
+            order = (
+                (unit is not None) + (seen >= 0),
+                kind,
+                shared,
+                -(unit or 0),
+                len(kept),
+                -length,
+                -parts,
+                len(pattern),
+            )
             found.append((order, Family(pattern, kept, why or "by their names")))
     one = plainest(filter(names_a_loss, free), lambda name: (not speaks(name, "held out"), unit_rank(name)))
     judged.take("loss", one if not found else "", "one loss, by its name")
@@ -492,12 +513,13 @@ def _judge_tokens(judged: Judgement) -> None:
     """D: tokens that grow within a run, at least N; or else a step times a batch."""
     runs, rows = judged.runs(), judged.measured()
     N = judged.numbers.get(str(judged.read.get("N", "")).partition("*")[0], np.array([5e4]))
+    labels = {word for label in (*judged.family("loss"), *judged.family("p", "p1")) for word in words_of(label)}
     several = not judged.has("language") and len(np.unique(runs[rows])) < rows.sum()
     grown = {entry: one for entry, one in _sizes(judged).items() if not several or _grows(one[1][rows], runs[rows])}
     tokens = []
     for entry, (words, values) in grown.items():
         named = "tok" in "".join(words_of(entry)) or "".join(words) in WORDS["tokens"]
-        if named and {*words}.isdisjoint(WORDS["no tokens"]) and np.nanmax(values) >= 0.2 * np.nanmin(N):
+        if named and {*words}.isdisjoint([*WORDS["no tokens"], *labels]) and np.nanmax(values) >= 0.2 * np.nanmin(N):
             tokens.append(entry)
     best = plainest(tokens, lambda one: "token" not in one.lower())
     step = plainest(filter(counts_steps, grown), lambda one: one.startswith("_"))

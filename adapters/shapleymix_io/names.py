@@ -20,9 +20,9 @@ summary: mean average avg median all overall macro micro combined total sum aggr
 summary: min max count worst best 25% 50% 75%
 no label: train training eval evaluation val valid validation test lr learningrate step steps epoch epochs iteration
 no label: decay weightdecay aux auxloss name index seen per
-no loss: train training aux scale best
+no loss: train training trn aux scale scaler router z kd ntp mtp best
 twin: ema smooth smoothed running rolling moving min max
-held out: val valid validation validate eval test
+held out: val valid validation validate eval heldout dev
 step: step steps globalstep trainstep trainingstep iteration iterations iter batch updates
 run: run runname name runid path experiment exp expid recipe group displayname trial id uid key model index idx k
 ratio: p w weight weights ratio ratios mix mixture share shares prop proportion proportions frac fraction pct percent
@@ -31,7 +31,7 @@ parameters: n size modelsize nonembedding nonembeddings nonemb model
 no parameters: per vocab group groups norm
 without: non no excl without wo
 tokens: d budget
-no tokens: per batch unique available eval val valid warmup vocab sec second evaluated max_len unseen phase
+no tokens: per s tps batch unique available eval val valid warmup vocab sec second evaluated max_len unseen phase
 learning_rate: learningrate peaklearningrate maxlearningrate lr peaklr maxlr
 batch: globalbatchsize batchtokens batchsize
 length: seq sequence context block seqlen
