@@ -23,14 +23,14 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/fitting": 3_464,
     "shapleymix/mixing": 2_425,
     "shapleymix/planning": 430,
-    "adapters/shapleymix_io": 2_164,
+    "adapters/shapleymix_io": 2_080,
     "adapters/shapleymix_irds": 4_233,
     "adapters/shapleymix_sweep": 709,
     "cli/shapleymix_cli": 1_683,
     "cli/shapleymix_view": 1_001,
     "tests": 16_301,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_047, 130, 450  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 19_963, 130, 450  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

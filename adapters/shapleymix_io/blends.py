@@ -71,15 +71,13 @@ def read_corpora(paths: Paths) -> Corpora:
         return Corpora(tuple(Corpus(source, path) for source, path in paths.items()))
     table = read_table(paths)
     label = "source" if "source" in table.columns else "language"
-    for name, what in ((label, "the language"), ("path", "where it lies")):
-        if name not in table.columns:
-            table.unknown(name, what)
+    for name in {label, "path"} - {*table.columns}:
+        table.unknown(name, "the language" if name == label else "where it lies")
     if "split" in table.columns:
         table.fault("splits are not exported", "split", hint="leave out this column, and paths that are not trained on")
     table.raise_faults()
-    optional = ("available_tokens", "mean_tokens", "dataset")
-    lacking = [pl.lit(None).alias(name) for name in optional if name not in table.columns]
-    table = replace(table, frame=table.frame.with_columns(lacking))
+    lacking = {"available_tokens", "mean_tokens", "dataset"} - {*table.columns}
+    table = replace(table, frame=table.frame.with_columns(**dict.fromkeys(lacking)))
     available, lengths = (table.numbers(name).fill_null(math.nan) for name in ("available_tokens", "mean_tokens"))
     wrong = (
         (label, "is empty", table.texts(label).is_null()),
@@ -265,8 +263,7 @@ def _broken(asked: Asked, p: Mapping[str, float], epochs: Mapping[str, float]) -
             message = f"{name} gets {format_size(tokens)} tokens, but the mixture asks for {format_size(least)} or more"
             found.append((message, tokens < least * (1 - APART)))
     hint = "optimize again for the tokens of this run, or ignore the bounds"
-    firm = [Fault(message, hint=hint) for message, is_firm in found if is_firm and not asked.ignore_bounds]
-    if firm:
+    if firm := [Fault(message, hint=hint) for message, is_firm in found if is_firm and not asked.ignore_bounds]:
         raise DataError.of(firm, "the run")
     return [message for message, _ in found]
 

@@ -27,10 +27,9 @@ PREFIXES = {key: f"{key}_" for key in ("p", *PHASES, "tokens", "loss")} | {"uniq
 """Keys of a column for each language, and what its name in a run log begins with."""
 LONG = ("language", "name", "value")
 """Keys of a long table: the language of a row, or the name and the value of a number."""
-UNITS = {
-    "unit": ("nats", "bits", "bpb", "perplexity"),
-    "ratio_unit": ("fraction", "percent", "weights"),
-}
+NEEDED = {"N": ("N",), "D": ("D", "D1", "tokens"), "p": ("p", "p1", "tokens"), "loss": ("loss",)}
+"""What a log needs, and the keys that say it."""
+UNITS = {"unit": ("nats", "bits", "bpb", "perplexity"), "ratio_unit": ("fraction", "percent", "weights")}
 """The units of losses and of ratios, the usual first."""
 KEYS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((*SINGLE, *LONG), (str, int, float)),
@@ -106,7 +105,7 @@ class ColumnMap:
         made = cls(
             {key: found[key] for key in (*SINGLE, *LONG, *PREFIXES) if key in found},
             {str(old): str(new) for old, new in found.get("languages", {}).items()},
-            _listed(found.get("ignore", ())),
+            tuple(name.strip() for one in listed(found.get("ignore", ())) for name in str(one).split(",")),
             **{key: found.get(key, "" if key == "unit" else known[0]) for key, known in UNITS.items()},
             bytes_per_token=size,
         )
@@ -117,10 +116,7 @@ class ColumnMap:
 
 def typed(entries: Mapping[str, object]) -> list[str]:
     """The entries of a map as `KEY=VALUE` texts."""
-    texts = {
-        key: ",".join(value) if isinstance(value, (list, tuple)) else value for key, value in flat(entries).items()
-    }
-    return [f"{key}={value}" for key, value in texts.items()]
+    return [f"{key}={','.join(map(str, listed(one)))}" for key, one in flat(entries).items()]
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, Any]:
@@ -137,7 +133,3 @@ def _pairs(texts: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"map: {key} is given twice", hint="give a pattern, or each language once")
         inside[place] = value
     return found
-
-
-def _listed(value: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(name).strip() for name in (value.split(",") if isinstance(value, str) else value))

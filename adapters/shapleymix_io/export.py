@@ -57,10 +57,9 @@ class Format:
         """Comments: the unit, and of each language its share of tokens and how often it is seen."""
         size = "" if math.isnan(blend.asked.D) else f" of {format_size(blend.asked.D)}"
         whole = "its tokens" if blend.before is None else "the rest"
-        lines = [f"written by shapleymix export: weights are of {self.draws.unit}, for shares of {whole}{size}"]
-        for name, ratio in blend.p.items():
-            epochs = blend.epochs[name]
-            lines.append(f"{name}  {ratio:.4%}" + ("" if math.isnan(epochs) else f"  {epochs:.3g} epochs"))
+        head = f"written by shapleymix export: weights are of {self.draws.unit}, for shares of {whole}{size}"
+        seen = {name: "" if math.isnan(often) else f"  {often:.3g} epochs" for name, often in blend.epochs.items()}
+        lines = [head, *(f"{name}  {ratio:.4%}{seen[name]}" for name, ratio in blend.p.items())]
         return "".join(f"# {printable(line)}\n" for line in lines)
 
     def problem(self, stream: Stream) -> str | None:
@@ -87,11 +86,10 @@ class Megatron(Format):
 
     def problem(self, stream: Stream) -> str | None:
         """White space in a path makes Megatron drop all weights without a word; and it appends `.bin` itself."""
-        path = stream.paths[0]
-        if any(sign.isspace() for sign in path):
-            return f"the path {path!r} holds white space, for which Megatron drops all weights: rename or link it"
-        ends = path.endswith((".bin", ".idx"))
-        return f"the path {path!r} ends in .bin or .idx: Megatron wants it without" if ends else None
+        path, ends = stream.paths[0], "ends in .bin or .idx: Megatron wants it without"
+        blank = "holds white space, for which Megatron drops all weights: rename or link it"
+        told = blank if len(f"x{path}x".split()) > 1 else ends if path.endswith((".bin", ".idx")) else ""
+        return told and f"the path {path!r} {told}"
 
 
 class _Combining(Format):
@@ -124,8 +122,7 @@ def mixed(datasets):
 class HuggingFace(_Combining):
     """Hugging Face's `interleave_datasets`, which draws other shares if it stops at the first end or never repeats."""
 
-    name = "hf"
-    draws = Draws("documents", differ=True, together=True)
+    name, draws = "hf", Draws("documents", differ=True, together=True)
     package, function, loader = "datasets", "interleave_datasets", "load_dataset"
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -137,8 +134,7 @@ class HuggingFace(_Combining):
 class LitData(_Combining):
     """LitData's `CombinedStreamingDataset`, whose weights raise with the default `iterate_over_all=True`."""
 
-    name = "litdata"
-    draws = Draws("items", differ=True, packed=True)
+    name, draws = "litdata", Draws("items", differ=True, packed=True)
     package, function, loader = "litdata", "CombinedStreamingDataset", "StreamingDataset"
 
     def config(self, blend: Blend) -> dict[str, Any]:
@@ -149,8 +145,7 @@ class LitData(_Combining):
 class LlamaFactory(Format):
     """LLaMA-Factory: the lines of a training YAML that name datasets of `dataset_info.json` and their probabilities."""
 
-    name, placed = "llama-factory", False
-    draws = Draws("documents", differ=True)
+    name, placed, draws = "llama-factory", False, Draws("documents", differ=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """Arguments of a training run; those of one dataset alone have no probabilities."""
@@ -168,8 +163,7 @@ class LlamaFactory(Format):
 class Mosaic(Format):
     """MosaicML: the `streams` of a StreamingDataset with proportions (never repeat or choose), and `epoch_size`."""
 
-    name, staged = "mosaic", True
-    draws = Draws("samples", differ=True, packed=True)
+    name, staged, draws = "mosaic", True, Draws("samples", differ=True, packed=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """Keywords of a StreamingDataset; of two phases the parts of llm-foundry's config that hold them.
@@ -197,8 +191,7 @@ class Mosaic(Format):
 class OlmoCore(Format):
     """OLMo-core's `SourceMixtureList`: too small a source fails unless it may repeat; one of ratio 0 is drawn from."""
 
-    name = "olmo-core"
-    draws = Draws("tokens", together=True)
+    name, draws = "olmo-core", Draws("tokens", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """The fields of a `SourceMixtureList`; repetitions are rounded up, but never above what the mixture allows."""
@@ -267,8 +260,7 @@ class Nanotron(Format):
 class Levanter(Format):
     """The data section of a run, which deals out whole samples to blocks of 2,048 and rounds down."""
 
-    name, placed, staged = "levanter", False, True
-    draws = Draws("sequences of equal length", together=True)
+    name, placed, staged, draws = "levanter", False, True, Draws("sequences of equal length", together=True)
 
     def config(self, blend: Blend) -> dict[str, Any]:
         """`data`; the configs hold the paths where they are known, and weights of two phases stand behind steps."""
@@ -281,11 +273,9 @@ class Levanter(Format):
         """Languages of which a block has none, or over 5% fewer than it should."""
         expected = {name: weight * 2048 for name, weight in blend.weights.items()}
         cut = {name: 2048 / size for name, size in expected.items() if math.floor(size) < 0.95 * size}
-        if not cut:
-            return []
-        size = math.ceil(max(cut.values()) / 0.05)
+        size = math.ceil(max(cut.values(), default=0.0) / 0.05)
         told = f"levanter rounds the samples of a block of 2,048 down: {short(list(cut))} would be seen over 5% less"
-        return [f"{told}; set data.mixture_block_size to {size} or more"]
+        return [f"{told}; set data.mixture_block_size to {size} or more"] if cut else []
 
 
 class Plain(Format):

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import polars as pl
 import yaml
@@ -106,10 +106,8 @@ def _charts(table: Table) -> Table:
         table.frame.select(pl.lit(run).alias("run"), axis, pl.col(name).alias(metric), LINE).drop_nulls(metric)
         for name, (run, metric) in curves.items()
     ]
-    whole = replace(
-        table, frame=pl.concat(frames, how="diagonal_relaxed"), kind=CHART, usual={"run": "run"}, keys=("run", axis)
-    )
-    return stacked([whole])
+    frame = pl.concat(frames, how="diagonal_relaxed")
+    return stacked([replace(table, frame=frame, kind=CHART, usual={"run": "run"}, keys=("run", axis))])
 
 
 def _json(text: str, origin: Origin) -> Table:
@@ -133,8 +131,7 @@ def _json(text: str, origin: Origin) -> Table:
 def _items(found: dict[str, Any]) -> list[Any]:
     """The runs in one object: those that it names, those of the one array that it holds, or itself."""
     inner = [one for one in found.values() if isinstance(one, (dict, list))]
-    rows = [one for one in inner if _is_wide(one)]
-    if len(rows) == len(found) > 1 and all(one.keys() == rows[0].keys() for one in rows):
+    if len(inner) == len(found) > 1 and all(map(_is_wide, inner)) and len({frozenset(one) for one in inner}) == 1:
         return [{"run": name, **one} for name, one in found.items()]
     if len(inner) == 1 and isinstance(inner[0], list) and all(map(_is_wide, inner[0])):
         outer = {name: one for name, one in found.items() if one is not inner[0]}
@@ -142,7 +139,7 @@ def _items(found: dict[str, Any]) -> list[Any]:
     return [found]
 
 
-def _is_wide(item: object) -> TypeGuard[dict[str, Any]]:
+def _is_wide(item: object) -> bool:
     """Whether an object holds more than a language's numbers."""
     return isinstance(item, dict) and (len(item) > 4 or any(isinstance(one, dict) for one in item.values()))
 
@@ -229,26 +226,20 @@ def _log(lines: Sequence[str], origin: str) -> Table:
 
 def _numbers(found: re.Match[str], sets: dict[str, str]) -> dict[str, object]:
     """The numbers of a line by name; of a line of a set, whose name may stand in brackets, also that of its loss."""
-    name = found["name"] or ""
-    if found.re is _RESULT:
-        named = re.search(r"\[(.+?)\]", found["on"])
-        name = f"{name}-{named[1]}" if named else name
-    between = ": " if found.re is _RESULT else ""
+    named = re.search(r"\[(.+?)\]", found["on"])
+    name = f"{found['name']}-{named[1]}" if named else found["name"]
     values = {one["key"].strip(): float(one["value"].replace(",", "")) for one in _VALUE.finditer(found["rest"])}
-    if between:
-        sets[name] = next((key for key in values if "loss" in key and "ppl" not in key.lower()), "lm loss")
-    return {f"{name}{between}{key}": value for key, value in values.items()}
+    if found.re is not _RESULT:
+        return {f"{name}{key}": value for key, value in values.items()}
+    sets[name] = next((key for key in values if "loss" in key and "ppl" not in key.lower()), "lm loss")
+    return {f"{name}: {key}": value for key, value in values.items()}
 
 
 def _losses_of(sets: Mapping[str, str]) -> dict[str, str]:
     """The pattern of the losses of sets: `validation-{lang}: lm loss`, or without a language where there is one set."""
-    parted = [re.split("[-_/]", name, maxsplit=1) for name in sets]
-    named = {one[0] for one in parted if len(one) > 1}
-    if not sets or (len(sets) > 1 and not named):
-        return {"loss": f"{LANG}: {next(iter(sets.values()))}"} if sets else {}
-    name, key = next((one for one in sets.items() if one[0].startswith(tuple(named) or "")), ("", ""))
-    start = re.match(r"[^-_/]*[-_/]", name) if named else None
-    return {"loss": f"{start[0]}{LANG}: {key}" if start else f"{name}: {key}"}
+    starts = [(f"{start[0]}{LANG}", key) for name, key in sets.items() if (start := re.match("[^-_/]*[-_/]", name))]
+    whole = [(LANG if len(sets) > 1 else name, key) for name, key in sets.items()]
+    return {"loss": ": ".join((starts or whole)[0])} if sets else {}
 
 
 def _tokens(step: int, row: Mapping[str, object], known: Mapping[str, str]) -> dict[str, object]:
@@ -288,13 +279,10 @@ def with_paths(tables: Sequence[Table]) -> list[Table]:
 
 def _with_constants(table: Table, known: Mapping[str, object]) -> Table:
     """The table with what holds for all of its rows."""
-    cells = [
-        pl.lit(one if type(one) in (int, float) else str(one)).alias(name)
-        for name, one in known.items()
-        if name not in table.columns
-    ]
+    new = {name: one for name, one in known.items() if name not in table.columns}
+    cells = {name: pl.lit(one if type(one) in (int, float) else str(one)) for name, one in new.items()}
     usual = {"run": PATH, **table.usual} if table.kind else table.usual
-    return replace(table, frame=table.frame.with_columns(cells), usual=usual)
+    return replace(table, frame=table.frame.with_columns(**cells), usual=usual)
 
 
 def run_names(files: Sequence[str]) -> list[str]:
@@ -316,11 +304,9 @@ _SETTINGS = ("hparams.yaml", "hyperparameters.yaml", "config.yaml", "params.json
 
 def settings_beside(file: Path) -> dict[str, object]:
     """The settings that stand beside the log of a run, such as the `hparams.yaml` of Lightning."""
-    for path in (file.parent / name for name in _SETTINGS):
-        if path.is_file():
-            found = read_settings(path)[0]
-            return {name: one for name, one in flat(found).items() if one is not None}
-    return {}
+    there = filter(Path.is_file, (file.parent / name for name in _SETTINGS))
+    found = next((read_settings(path)[0] for path in there), {})
+    return {name: one for name, one in flat(found).items() if one is not None}
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], Origin]:

@@ -18,24 +18,8 @@ import numpy as np
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.sheets import as_numbers
 from shapleymix.tables.words import format_size
-from shapleymix_io.column_map import PHASES, PREFIXES, SINGLE, ColumnMap
-from shapleymix_io.names import (
-    WORDS,
-    counts_steps,
-    families,
-    is_summary,
-    may_be_label,
-    names_a_loss,
-    plainest,
-    plainness,
-    rank_of,
-    scale_said,
-    scores_said,
-    speaks,
-    unit_rank,
-    unit_said,
-    words_of,
-)  # fmt: skip
+from shapleymix_io import names as say
+from shapleymix_io.column_map import NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap
 from shapleymix_io.table import LANG, Table, matches
 
 _ROUNDED = 5e-3
@@ -141,7 +125,7 @@ class Judgement:
     def runs(self) -> IntArray:
         """Which run each row (R,) is of: by the column of ids, or else by the mixture."""
         column = str(self.read.get("run", ""))
-        return _ids(self.table, column) if column in self.table.columns else self.mixtures()
+        return ids_of(self.table, column) if column in self.table.columns else self.mixtures()
 
     def measured(self) -> BoolArray:
         """Which rows (R,) have a loss."""
@@ -154,8 +138,9 @@ def groups_of(rows: np.ndarray) -> IntArray:
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1) if rows.shape[1] else np.zeros(len(rows), int)
 
 
-def _ids(table: Table, column: str) -> IntArray:
-    return groups_of(table.texts(column).fill_null("").to_numpy().astype(str)[:, None])
+def ids_of(table: Table, column: str) -> IntArray:
+    """Which of the different texts of a column each row (R,) has."""
+    return table.texts(column).fill_null("").rank("dense").to_numpy()
 
 
 def numbers_of(table: Table, columns: Iterable[str]) -> dict[str, FloatArray]:
@@ -183,16 +168,17 @@ def proposed(table: Table, how: ColumnMap, given: Collection[str] = ()) -> Propo
     judged.take("weight", "weight" if "weight" in table.columns and not judged.has("language") else "", "by its name")
     for judge in (_judge_run, _judge_size, _judge_tokens, _judge_recipe):
         judge(judged)
-    needed = {"N": ("N",), "D": ("D", "D1", "tokens"), "p": ("p", "p1", "tokens"), "loss": ("loss",)}
-    missing = tuple(key for key, keys in needed.items() if not judged.has(*keys))
+    missing = tuple(key for key, keys in NEEDED.items() if not judged.has(*keys))
     found = {key: one for key, one in read.items() if key not in own or key in given} | _units(judged, how)
     found |= {"ignore": list(dict.fromkeys(ignored))} if ignored else {}
     found |= {key: f"...{LANG}" if key in PREFIXES else "..." for key in missing}
-    cells = {name: table.texts(name).drop_nulls().unique(maintain_order=True)[:3] for name in table.columns}
-    columns = {name: ", ".join(one) for name, one in cells.items()}
-    return Proposal(
-        table.origin, columns, found, {key: _described(judged, key) for key in read}, missing, table.notices
-    )
+    columns = {name: _first_cells(table, name, 3) for name in table.columns}
+    taken = {key: _described(judged, key) for key in read}
+    return Proposal(table.origin, columns, found, taken, missing, table.notices)
+
+
+def _first_cells(table: Table, column: str, count: int) -> str:
+    return ", ".join(table.texts(column).drop_nulls().unique(maintain_order=True)[:count])
 
 
 def native(table: Table, key: str, how: ColumnMap) -> str:
@@ -200,9 +186,11 @@ def native(table: Table, key: str, how: ColumnMap) -> str:
     pattern, loss = f"{PREFIXES[key]}{LANG}", how.columns.get("loss", f"loss_{LANG}")
     found = [*matches(pattern, table.columns)]
     if key == "loss":
-        found = [label for label in found if unit_rank(label) is None and not speaks(label, "no label", "no loss")]
+        found = [
+            label for label in found if say.unit_rank(label) is None and not say.speaks(label, "no label", "no loss")
+        ]
     targets = {*loss} if isinstance(loss, Mapping) else {*table.matching(str(loss))}
-    several = len(found) > 1 and not any(map(is_summary, found))
+    several = len(found) > 1 and not any(map(say.is_summary, found))
     return pattern if found and (key != "tokens" or several or not targets.isdisjoint(found)) else ""
 
 
@@ -220,7 +208,7 @@ def misfits(
     still = {label for label, one in alone.items() if np.nanmin(one) == np.nanmax(one)}
     if key == "loss" and mixtures.max(initial=0) > 2:
         odd |= dict.fromkeys(still, ("is the same for every mixture", True))
-        for label in [label for label in alone if speaks(label, "twin") and label not in odd]:
+        for label in [label for label in alone if say.speaks(label, "twin") and label not in odd]:
             if any(_correlation(found[label], one) > 0.9 for other, one in found.items() if other not in (label, *odd)):
                 odd[label] = ("is a smoothed twin of another", True)
     if key == "p" and not _whole([*found.values()]) and _whole([found[one] for one in found if one not in still]):
@@ -230,7 +218,7 @@ def misfits(
         rest = [cells for other, cells in found.items() if other not in (label, *odd)]
         kinds = (np.sum, np.mean, np.max, np.min)[: 4 if key == "loss" else 1]
         sums = len(rest) > 1 and _sums_up(found[label], np.column_stack(rest), kinds)
-        if sums or is_summary(label) or (key == "loss" and speaks(label, "no loss")):
+        if sums or say.is_summary(label) or (key == "loss" and say.speaks(label, "no loss")):
             why = "is the mean, sum or extreme of the others" if sums else "seems to be an average or the like"
             odd[label] = (why, key == "tokens")
     return odd
@@ -248,7 +236,8 @@ def summary_rows(table: Table, run: str, columns: Sequence[str]) -> BoolArray:
     """Which rows (R,) are means, totals and the like of the other rows: by their ids, or the last by its numbers."""
     ids = table.texts(run).str.to_lowercase().to_list() if run in table.columns else [""] * table.frame.height
     said = np.array(
-        [text in WORDS["summary"] or words_of(str(text))[:1] in (["mean"], ["avg"], ["std"]) for text in ids], bool
+        [text in say.WORDS["summary"] or say.words_of(str(text))[:1] in (["mean"], ["avg"], ["std"]) for text in ids],
+        bool,
     )
     cells = np.column_stack([*numbers_of(table, columns).values()] or [np.zeros(len(said))])[~said]
     if len(cells) > 4 and cells.shape[1] > 2 and np.ptp(np.nan_to_num(cells), axis=0).max() > 0:
@@ -290,15 +279,12 @@ def _evidence(cells: Sequence[FloatArray], p: FloatArray, runs: IntArray) -> tup
     changes, told = np.concatenate([_changes(one, runs) for one in cells]), []
     for one in cells:
         known = np.isfinite(one)
-        plane = np.column_stack([np.ones(known.sum()), p[known]])
-        free = known.sum() - np.linalg.matrix_rank(plane)
-        if free > 3 and np.ptp(one[known]) > 0:
-            y = np.log(one[known]) - np.log(one[known]).mean()
-            left = y - plane @ np.linalg.lstsq(plane, y, rcond=None)[0]
-            told.append(1 - (left @ left / free) / (y @ y / (known.sum() - 1)))
-    seen = {"fall within runs": bool(changes.size and (changes < 0).mean() > 0.6)}
-    seen["differ as the mixtures do"] = bool(told and np.mean(told) > _TOLD)
-    why = [word for word, true in seen.items() if true]
+        plane, y = np.column_stack([np.ones(known.sum()), p[known]]), np.log(one[known])
+        fitted, _, rank, _ = np.linalg.lstsq(plane, y, rcond=None)
+        if len(y) - rank > 3 and np.ptp(y) > 0:
+            told.append(1 - np.sum((y - plane @ fitted) ** 2) / (len(y) - rank) / np.var(y, ddof=1))
+    why = ["fall within runs"] if changes.size and (changes < 0).mean() > 0.6 else []
+    why += ["differ as the mixtures do"] if told and np.mean(told) > _TOLD else []
     return ", ".join(why), 1 if why else -1 if changes.size or told else 0
 
 
@@ -346,8 +332,8 @@ def _take_family(judged: Judgement, key: str, one: Family) -> None:
 
 
 def _ratio_order(one: Family) -> tuple[object, ...]:
-    named = speaks(one.pattern, "ratio")
-    return not speaks(one.pattern, "held out"), one.why.endswith(" 1"), len(one.columns), named, len(one.pattern)
+    named = say.speaks(one.pattern, "ratio")
+    return not say.speaks(one.pattern, "held out"), one.why.endswith(" 1"), len(one.columns), named, len(one.pattern)
 
 
 def _ratio_families(judged: Judgement) -> list[Family]:
@@ -356,13 +342,13 @@ def _ratio_families(judged: Judgement) -> list[Family]:
     free = {name: one for name, one in judged.free().items() if np.nanmin(one) >= 0 and 0 < np.nanmax(one) <= 100.5}
     able = {name: np.nan_to_num(one) for name, one in free.items() if not _changes(one, fixed).any()}
     targets, found = judged.family("loss"), []
-    for pattern, columns in families(able).items():
+    for pattern, columns in say.families(able).items():
         moving = {label: name for label, name in columns.items() if label in targets or np.ptp(able[name]) > 0}
         off = {}
         for n, some in enumerate((columns, moving)):
-            if whole := _whole([able[name] for name in some.values()]):
-                error = np.abs(sum(able[name] for name in some.values()) - whole).mean()
-                off[error, n] = Family(pattern, some, f"rows sum to {whole}")
+            cells = [able[name] for name in some.values()]
+            if whole := _whole(cells):
+                off[np.abs(sum(cells) - whole).mean(), n] = Family(pattern, some, f"rows sum to {whole}")
         found += [off[min(off)]] if off else []
     return found
 
@@ -379,8 +365,8 @@ def _weights(judged: Judgement, targets: Mapping[str, str]) -> list[Family]:
         for some in (columns, {label: name for label, name in columns.items() if label in targets}):
             if whole := _whole([free[name] for name in some.values()]):
                 return [Family("", some, f"rows sum to {whole}")]
-    named = [Family(pattern, some, "weights by their names") for pattern, some in families(free).items()]
-    return [one for one in named if speaks(one.pattern, "ratio") and len(one.columns.keys() & targets.keys()) > 1]
+    named = [Family(pattern, some, "weights by their names") for pattern, some in say.families(free).items()]
+    return [one for one in named if say.speaks(one.pattern, "ratio") and len(one.columns.keys() & targets.keys()) > 1]
 
 
 def _phases_of(family: Family, ratios: Sequence[Family]) -> list[Family]:
@@ -409,18 +395,18 @@ def _loss_family(judged: Judgement, sources: Sequence[Mapping[str, str]], taken:
     runs, found = groups_of(np.round(p, 6)), []
     bare = [name for name in free if any(name in one for one in sources)]
     if sources[0] and not bare and all(label == name for label, name in sources[0].items()):
-        bare = [name for name in free if len(words_of(name)) == 1 and may_be_label(name)]
-    for pattern, columns in (*families(free).items(), ("", {name: name for name in bare})):
-        near, unit = max(sources, key=lambda one: len(one.keys() & columns.keys())), unit_rank(pattern)
-        kept = {label: name for label, name in columns.items() if label in near or may_be_label(label)}
+        bare = [name for name in free if len(say.words_of(name)) == 1 and say.may_be_label(name)]
+    for pattern, columns in (*say.families(free).items(), ("", {name: name for name in bare})):
+        near, unit = max(sources, key=lambda one: len(one.keys() & columns.keys())), say.unit_rank(pattern)
+        kept = {label: name for label, name in columns.items() if label in near or say.may_be_label(label)}
         shared, cells = len(kept.keys() & near.keys()), [free[name] for name in kept.values()]
-        if len(kept) < 2 or scores_said([pattern]) or (unit is None and not sources[0]):
+        if len(kept) < 2 or say.scores_said([pattern]) or (unit is None and not sources[0]):
             continue
         why, seen = _evidence(cells, p, runs)
         varies = np.mean([np.ptp(one[np.isfinite(one)]) > 0 for one in cells]) >= 0.5 or len(p) < 4
         if varies and (unit is not None or seen > 0 or (seen == 0 and shared)):
-            length, parts = np.mean([len(name) for name in kept.values()]), max(len(words_of(one)) for one in kept)
-            kind = speaks(pattern, "held out") - 2 * speaks(pattern, "no loss", "twin")
+            length, parts = np.mean([len(name) for name in kept.values()]), max(len(say.words_of(one)) for one in kept)
+            kind = say.speaks(pattern, "held out") - 2 * say.speaks(pattern, "no loss", "twin")
             order = (
                 (unit is not None) + (seen >= 0),
                 kind,
@@ -432,7 +418,9 @@ def _loss_family(judged: Judgement, sources: Sequence[Mapping[str, str]], taken:
                 len(pattern),
             )
             found.append((order, Family(pattern, kept, why or "by their names")))
-    one = plainest(filter(names_a_loss, free), lambda name: (not speaks(name, "held out"), unit_rank(name)))
+    one = say.plainest(
+        filter(say.names_a_loss, free), lambda name: (not say.speaks(name, "held out"), say.unit_rank(name))
+    )
     judged.take("loss", one if not found else "", "one loss, by its name")
     return max(found, key=lambda one: one[0])[1] if found else None
 
@@ -442,19 +430,21 @@ def _judge_long(judged: Judgement) -> bool:
     table, numbers, found = judged.table, judged.numbers, []
     several = {name: table.texts(name).n_unique() for name in table.columns if name not in numbers}
     texts = [name for name, count in several.items() if 1 < count <= table.frame.height / 2]
-    counts = [name for name in numbers if counts_steps(name) or re.search("token|param", name) or name in SINGLE[:3]]
+    counts = [
+        name for name in numbers if say.counts_steps(name) or re.search("token|param", name) or name in SINGLE[:3]
+    ]
     rest = {name: np.nan_to_num(one) for name, one in numbers.items() if name not in counts}
     for label in texts:
         keys = [name for name in (*texts, *counts) if name != label]
         if not keys or table.frame.select(label, *keys).is_duplicated().any():
             continue
-        groups = groups_of(np.column_stack([_ids(table, key) for key in keys]))
+        groups = groups_of(np.column_stack([ids_of(table, key) for key in keys]))
         sums = {name: np.bincount(groups, one).astype(float) for name, one in rest.items()}
         p = next((name for name, one in sums.items() if _whole([one, 0 * one])), "")
-        losses = [name for name in rest if name != p and names_a_loss(name)]
-        loss = plainest(losses, unit_rank)
-        is_one = [unit_rank(name) for name in losses].count(unit_rank(loss)) == 1
-        if np.bincount(groups).max() > 1 and (p or (is_one and rank_of(label, "run") is None)):
+        losses = [name for name in rest if name != p and say.names_a_loss(name)]
+        loss = say.plainest(losses, say.unit_rank)
+        is_one = [say.unit_rank(name) for name in losses].count(say.unit_rank(loss)) == 1
+        if np.bincount(groups).max() > 1 and (p or (is_one and say.rank_of(label, "run") is None)):
             found.append((bool(p), label, p, loss))
     for _, label, p, loss in sorted(found, reverse=True)[:1]:
         judged.take("language", label, "a row for each of its labels")
@@ -468,28 +458,21 @@ def _judge_run(judged: Judgement) -> None:
     """The ids: a column of a known name in whose rows of one id the mixture is the same and something grows."""
     table, rows = judged.table, judged.measured()
     mixtures = judged.mixtures()[rows].tolist()
-    free = [name for name in table.columns if rank_of(name, "run") is not None and name not in judged.read.values()]
-    for name in sorted(free, key=lambda one: (rank_of(one, "run"), plainness(one))):
-        ids = _ids(table, name)[rows]
+    free = [name for name in table.columns if say.rank_of(name, "run") is not None and name not in judged.read.values()]
+    for name in sorted(free, key=lambda one: (say.rank_of(one, "run"), say.plainness(one))):
+        ids = ids_of(table, name)[rows]
         count, pairs = len(np.unique(ids)), {*zip(ids.tolist(), mixtures, strict=True)}
-        once = (
-            count == len(ids)
-            or judged.has("language")
-            or any(_grows(one[rows], ids) for one in judged.numbers.values())
-        )
-        judged.take(
-            "run",
-            name if once and len(pairs) == count and not table.texts(name).is_null().any() else "",
-            "one mixture to an id",
-        )
+        grows = judged.has("language") or any(_grows(one[rows], ids) for one in judged.numbers.values())
+        if (count == len(ids) or grows) and len(pairs) == count and not table.texts(name).is_null().any():
+            judged.take("run", name, "one mixture to an id")
 
 
 def _sizes(judged: Judgement) -> dict[str, tuple[list[str], FloatArray]]:
     """Columns that may be sizes, as a map says them, with words and numbers: those of `Params (M)` are millions."""
     found = {}
     for name, one in judged.free().items():
-        scale = scale_said(name) if np.nanmax(one) < 1e5 else 1.0
-        words = words_of(re.split(r"[./:]", name)[-1])
+        scale = say.scale_said(name) if np.nanmax(one) < 1e5 else 1.0
+        words = say.words_of(re.split(r"[./:]", name)[-1])
         found[f"{name}*{format_size(scale)}" if scale > 1 else name] = (words[: len(words) - (scale > 1)], one * scale)
     return found
 
@@ -499,11 +482,11 @@ def _judge_size(judged: Judgement) -> None:
     runs, sizes = judged.runs(), {}
     for entry, (words, values) in _sizes(judged).items():
         whole, said = "".join(words), {*words, "".join(words)}
-        rank = 0 if "param" in whole or "nonemb" in whole else 1 if said & {*WORDS["parameters"]} else 2
+        rank = 0 if "param" in whole or "nonemb" in whole else 1 if said & {*say.WORDS["parameters"]} else 2
         is_count = 1e3 <= np.nanmin(values) <= np.nanmax(values) < 1e14 and not _changes(values, runs).any()
-        of_embeddings = any(word.startswith("emb") for word in words) and said.isdisjoint(WORDS["without"])
-        if rank < 2 and is_count and not of_embeddings and said.isdisjoint(WORDS["no parameters"]):
-            sizes[entry] = (rank, float(np.nanmedian(values)), plainness(entry))
+        of_embeddings = any(word.startswith("emb") for word in words) and said.isdisjoint(say.WORDS["without"])
+        if rank < 2 and is_count and not of_embeddings and said.isdisjoint(say.WORDS["no parameters"]):
+            sizes[entry] = (rank, float(np.nanmedian(values)), say.plainness(entry))
     most = max((one[1] for one in sizes.values()), default=0.0)
     likely = {entry: one for entry, one in sizes.items() if one[1] > 0.02 * most}
     judged.take("N", min(likely, key=lambda one: likely[one], default=""), "parameters, the same within a run")
@@ -513,16 +496,20 @@ def _judge_tokens(judged: Judgement) -> None:
     """D: tokens that grow within a run, at least N; or else a step times a batch."""
     runs, rows = judged.runs(), judged.measured()
     N = judged.numbers.get(str(judged.read.get("N", "")).partition("*")[0], np.array([5e4]))
-    labels = {word for label in (*judged.family("loss"), *judged.family("p", "p1")) for word in words_of(label)}
+    labels = {word for label in (*judged.family("loss"), *judged.family("p", "p1")) for word in say.words_of(label)}
     several = not judged.has("language") and len(np.unique(runs[rows])) < rows.sum()
     grown = {entry: one for entry, one in _sizes(judged).items() if not several or _grows(one[1][rows], runs[rows])}
     tokens = []
     for entry, (words, values) in grown.items():
-        named = "tok" in "".join(words_of(entry)) or "".join(words) in WORDS["tokens"]
-        if named and {*words}.isdisjoint([*WORDS["no tokens"], *labels]) and np.nanmax(values) >= 0.2 * np.nanmin(N):
+        named = "tok" in "".join(say.words_of(entry)) or "".join(words) in say.WORDS["tokens"]
+        if (
+            named
+            and {*words}.isdisjoint([*say.WORDS["no tokens"], *labels])
+            and np.nanmax(values) >= 0.2 * np.nanmin(N)
+        ):
             tokens.append(entry)
-    best = plainest(tokens, lambda one: "token" not in one.lower())
-    step = plainest(filter(counts_steps, grown), lambda one: one.startswith("_"))
+    best = say.plainest(tokens, lambda one: "token" not in one.lower())
+    step = say.plainest(filter(say.counts_steps, grown), lambda one: one.startswith("_"))
     if judged.has("p1") and not judged.has("D1"):
         _judge_phases(judged, best or "...")
     elif not judged.has("D1", "tokens"):
@@ -544,24 +531,24 @@ def _judge_phases(judged: Judgement, tokens: str) -> None:
 
 def _batch_of(judged: Judgement) -> str:
     """The tokens of a step: a column of them, or of its sequences and their length; dots where nothing says it."""
-    words = {name: {*words_of(name)} for name in judged.fixed()}
+    words = {name: {*say.words_of(name)} for name in judged.fixed()}
     whole = [name for name, said in words.items() if said & {"batch", "step"} and said & {"token", "tokens"}]
     batch = [name for name, said in words.items() if "batch" in said and not said & {"device", "micro", "gpu", "per"}]
-    length = [name for name, said in words.items() if said & {*WORDS["length"]} and name not in batch]
-    return plainest(whole) or (f"{plainest(batch)}*{plainest(length)}" if batch and length else "...")
+    length = [name for name, said in words.items() if said & {*say.WORDS["length"]} and name not in batch]
+    return say.plainest(whole) or (f"{say.plainest(batch)}*{say.plainest(length)}" if batch and length else "...")
 
 
 def _judge_recipe(judged: Judgement) -> None:
     """The learning rate and the batch of a run, by their names, where they do not change within runs."""
     for key in ("learning_rate", "batch"):
-        likely = [name for name in judged.fixed() if rank_of(name, key) is not None]
-        judged.take(key, plainest(likely), "by its name, the same within runs")
+        likely = [name for name in judged.fixed() if say.rank_of(name, key) is not None]
+        judged.take(key, say.plainest(likely), "by its name, the same within runs")
 
 
 def _units(judged: Judgement, how: ColumnMap) -> dict[str, object]:
     """The unit that losses are in, by the name of their columns or by their size, and that of ratios by their sums."""
     loss, p, units = judged.cells("loss"), judged.cells("p", "p1"), dict[str, object]()
-    unit = unit_said([str(judged.read.get("loss", ""))], "nats")
+    unit = say.unit_said([str(judged.read.get("loss", ""))], "nats")
     unit = "perplexity" if unit == "nats" and loss.size and np.nanmedian(loss) > _MOST_NATS else unit
     unit = "..." if judged.table.swarm and not how.unit else unit
     units |= {"unit": unit} if unit != "nats" and not how.unit else {}
@@ -575,8 +562,7 @@ def _described(judged: Judgement, key: str) -> str:
     name = ", ".join(map(str, entry.values())) if isinstance(entry, Mapping) else str(entry)
     columns = [*labels.values()] or [name.partition("*")[0]]
     cells = np.concatenate([judged.numbers[one] for one in columns if one in judged.numbers] or [np.zeros(0)])
-    there = [one for one in columns[:1] if one in judged.table.columns]
-    texts = [text for one in there for text in judged.table.texts(one).drop_nulls().unique(maintain_order=True)[:4]]
-    span = f"{np.nanmin(cells):,.6g} .. {np.nanmax(cells):,.6g}" if np.isfinite(cells).any() else ", ".join(texts)
+    texts = _first_cells(judged.table, columns[0], 4) if columns[0] in judged.table.columns else ""
+    span = f"{np.nanmin(cells):,.6g} .. {np.nanmax(cells):,.6g}" if np.isfinite(cells).any() else texts
     of = f" ({', '.join(labels)})" if labels and not isinstance(entry, Mapping) else ""
     return f"{name}{of}: {', '.join(one for one in (judged.why.get(key), span) if one)}"

@@ -117,9 +117,8 @@ def _sizes(configs: Sequence[Config]) -> dict[str, float]:
     sizes: dict[str, float] = {}
     for key, found in said.items():
         known = [one for one in found if one[0] == one[0]]
-        (least, _), (most, place) = min(known, default=(0.0, "")), max(known, default=(0.0, ""))
+        (least, first), (most, place) = min(known, default=(0.0, "")), max(known, default=(0.0, ""))
         if most > _ROUNDED * least:
-            first = min(known)[1]
             message = f"says {key} = {format_size(most)} of the proxies, and {first} says {format_size(least)}"
             raise DataError(message, location=Location(place), hint="keep the configurations of these runs alone")
         sizes |= {key: known[0][0]} if known else {}

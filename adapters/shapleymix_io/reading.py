@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 import polars as pl
@@ -13,7 +15,7 @@ from shapleymix.errors import DataError, Location, UsageError, caution
 from shapleymix.files import Origin
 from shapleymix.tables.sheets import Sheet, listed, read_sheet
 from shapleymix.tables.words import parse_size
-from shapleymix_io.column_map import LONG, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One
+from shapleymix_io.column_map import LONG, NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One
 from shapleymix_io.forms import Source
 from shapleymix_io.meaning import Proposal, groups_of, misfits, native, numbers_of, proposed, summary_rows
 from shapleymix_io.names import counts_steps
@@ -118,14 +120,8 @@ def _gathered(
 
     A server is asked for what the map names alone, where it names the losses.
     """
-    named = [text for one in how.columns.values() for text in (one.values() if isinstance(one, Mapping) else [one])]
-
-    def is_wanted(column: str) -> bool:
-        return any(
-            (LANG in str(text) and matches(str(text), [column])) or column in _factors(str(text)) for text in named
-        )
-
-    table = gathered(sources, join, how.columns.get("run"), is_wanted if "loss" in how.columns else None, progress)
+    wanted = (lambda column: _is_named(column, how.columns.values())) if "loss" in how.columns else None
+    table = gathered(sources, join, how.columns.get("run"), wanted, progress)
     usual = {key: name for key, name in table.usual.items() if key != "D" or name in table.columns or table.swarm}
     if "D" in table.columns or "D1" in how.columns:
         usual.pop("D", None)
@@ -155,7 +151,9 @@ def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     called = table.texts(label) if by_name else table.texts(label).replace(dict(how.languages))
     frame = table.frame.with_columns(called.alias(label)).filter(~table.texts(label).is_in(how.ignore))
     table = replace(table, frame=frame)
-    same = [name for name in table.columns if name not in (label, *values.values()) and _holds(name, how)]
+    own = (f"{prefix}{LANG}" for key, prefix in PREFIXES.items() if key not in how.columns)
+    whole = [*how.columns.values(), *SINGLE, *own]
+    same = [name for name in table.columns if name not in (label, *values.values()) and _is_named(name, whole)]
     for row in frame.select(pl.struct(label, *same).is_duplicated()).to_series().arg_true():
         message = f"{frame[label][row]!r} comes twice for one run and D"
         table.fault(message, label, row, "map run=COLUMN tells runs apart")
@@ -173,12 +171,10 @@ def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     return replace(table, frame=wide), replace(how, columns=left, languages=how.languages if by_name else {})
 
 
-def _holds(name: str, how: ColumnMap) -> bool:
-    """Whether a column says something of a run as a whole: the map names it, or a run log calls it so."""
-    named = [str(one) for one in how.columns.values()]
-    own = [f"{prefix}{LANG}" for key, prefix in PREFIXES.items() if key not in how.columns]
-    patterns = [one for one in (*named, *own) if LANG in one]
-    return name in (*(one.partition("*")[0] for one in named), *SINGLE) or any(matches(one, [name]) for one in patterns)
+def _is_named(column: str, entries: Iterable[One | Mapping[str, One]]) -> bool:
+    """Whether entries of a map name a column: as it is, in a product, or by a pattern."""
+    texts = [str(text) for one in entries for text in (one.values() if isinstance(one, Mapping) else [one])]
+    return any(matches(part, [column]) for text in texts for part in (text, *_factors(text)))
 
 
 class _Columns:
@@ -204,10 +200,10 @@ class _Columns:
         found |= self._without_misfits(found)
         self._leave_out_summaries(single.get("run"), [*found["p"].values(), *found["loss"].values()])
         loss = self._in_nats(self._with_losses(self._all_cells("loss", found["loss"])))
-        p, tokens, unique = (self._all_cells(key, found[key]) for key in ("p", "tokens", "unique"))
-        tokens = {} if p else {label: one.fill_null(0.0) for label, one in tokens.items()}
-        parts = {"p": self._ratios(p), "tokens": tokens, "unique": unique, "loss": loss}
-        parts |= {key: self._ratios(self._all_cells(key, found[key])) for key in PHASES if found[key]}
+        tokens = {} if found["p"] else self._all_cells("tokens", found["tokens"])
+        parts = {key: self._ratios(self._all_cells(key, found[key])) for key in ("p", *PHASES) if found[key]}
+        parts |= {"tokens": {label: one.fill_null(0.0) for label, one in tokens.items()}}
+        parts |= {"unique": self._all_cells("unique", found["unique"]), "loss": loss}
         columns = {key: self._cells(key, how) for key, how in single.items()}
         self.table.raise_faults()
         ahead = {name: columns[name] for name in ("run", "N", "D") if name in columns}
@@ -227,8 +223,8 @@ class _Columns:
         p = [np.round(np.nan_to_num(cells[name]), 6) for name in plain["p"].values() if name in cells]
         mixtures, kept = groups_of(np.column_stack([np.zeros(self.table.frame.height), *p])), {}
         if self.names.get("run") == PATH and {"run", "p1"}.isdisjoint(self.how.columns):
-            ids = groups_of(self.table.texts(PATH).to_numpy().astype(str)[:, None])
-            if len({*zip(ids.tolist(), mixtures.tolist(), strict=True)}) > ids.max() + 1:
+            ids = self.table.texts(PATH).to_list()
+            if len({*zip(ids, mixtures.tolist(), strict=True)}) > len({*ids}):
                 self.table.fault("holds several mixtures, so that it is no single run", hint="map run=COLUMN")
         for key, other in _JUDGED.items():
             known = {label: cells[name] for label, name in plain[key].items() if name in cells}
@@ -246,11 +242,8 @@ class _Columns:
 
     def _leave_out_summaries(self, run: One | None, columns: Sequence[One]) -> None:
         """Leave out rows that are means or the like of the others, and say so."""
-        ids = self.names.get(str(run), self.table.columns[0])
-        rows = pl.Series(
-            summary_rows(self.table, ids, [self.names[str(one)] for one in columns if str(one) in self.names])
-        )
-        if rows.any():
+        ids, named = self.names.get(str(run), self.table.columns[0]), [self.names.get(str(one), "") for one in columns]
+        if (rows := pl.Series(summary_rows(self.table, ids, [*filter(None, named)]))).any():
             called = ", ".join(self.table.texts(ids).filter(rows).fill_null("without a name"))
             self.notices.append(f"left out rows that are means or the like of the others: {called}")
             self.table = replace(self.table, frame=self.table.frame.filter(~rows))
@@ -276,9 +269,7 @@ class _Columns:
             return pl.Series([factor] * self.table.frame.height, dtype=pl.Float64)
         if key in TEXTS:
             return self.table.texts(columns[0])
-        values = self.table.numbers(columns[0])
-        for column in columns[1:]:
-            values = values * self.table.numbers(column)
+        values = reduce(operator.mul, map(self.table.numbers, columns))
         blank = values.is_null() & self.table.texts(columns[0]).is_null()
         for row in blank.arg_true() if key in ("N", "D") else ():
             self.table.fault(f"has no {key}", columns[0], row)
@@ -329,21 +320,15 @@ class _Columns:
 
     def _require(self, columns: Mapping[str, One], found: Mapping[str, Mapping[str, One]]) -> None:
         """A fault for all that a log needs and has not; D may be the sum of tokens, or of phases."""
-        is_swarm = self.table.kind == OLMIX
-        there = {"N": "N" in columns, "D": "D" in columns or "D1" in columns or bool(found["tokens"])}
-        there |= {"p": bool(found["p"] or found["p1"] or found["tokens"]), "loss": bool(found["loss"])}
-        lacking = [
-            key for key, is_there in (there | {"unit": not is_swarm or bool(self.how.unit)}).items() if not is_there
-        ]
+        usual = _OLMIX_LACKS if self.table.kind == OLMIX else {}
+        there = {*columns, *(key for key, some in found.items() if some)}
+        lacking = [key for key, keys in NEEDED.items() if there.isdisjoint(keys)]
+        lacking += ["unit"] if usual and not self.how.unit else []
         if lacking and not self.table.faults:
-            pairs = " ".join(
-                f"--map {_OLMIX_LACKS[key] if is_swarm and key in _OLMIX_LACKS else f'{key}=...'}" for key in lacking
-            )
+            pairs = " ".join(f"--map {usual.get(key, f'{key}=...')}" for key in lacking)
             hint = f"--show proposes a map by what the columns hold; or give {pairs}; or --join a table that has it"
-            hint = (
-                f"name the YAML of olmix launch too, or with the numbers of your runs add {pairs}" if is_swarm else hint
-            )
-            self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=hint)
+            swarm = f"name the YAML of olmix launch too, or with the numbers of your runs add {pairs}"
+            self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=swarm if usual else hint)
 
     def _ratios(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """Ratios whose rows sum to one; an empty cell is none of it."""
@@ -366,17 +351,17 @@ class _Columns:
         unit, known = self.how.unit or "nats", self.how.bytes_per_token
         if isinstance(known, Mapping) and (odd := [name for name in found if name not in known]):
             raise UsageError(f"map: bytes_per_token has no number of {odd[0]!r}", hint="give each target its number")
-        least, nats = (1.0 if unit == "perplexity" else 0.0), {}
+        least, nats, every = (1.0 if unit == "perplexity" else 0.0), {}, pl.concat(found.values())
         for name, values in found.items():
-            for row in (values <= least).fill_null(False).arg_true():
-                message = f"the loss of {name} is {values[row]:g}, expected more than {least:g}"
-                self.table.fault(message, None, row)
+            for row in (values <= least).arg_true():
+                self.table.fault(f"the loss of {name} is {values[row]:g}, expected more than {least:g}", None, row)
             factor = math.log(2) * self._bytes(name) if unit in ("bits", "bpb") else 1.0
             nats[name] = values.log() if unit == "perplexity" else values * factor
-        ends = [one for values in found.values() for one in (values.min(), values.max()) if isinstance(one, float)]
-        if unit != "nats" and ends:
+        if unit != "nats":
             now = "nats a byte" if unit == "bpb" and known is None else "nats"
-            self.notices.append(f"losses were read as {unit}, {min(ends):.4g} to {max(ends):.4g}, and are {now} now")
+            self.notices.append(
+                f"losses were read as {unit}, {every.min():.4g} to {every.max():.4g}, and are {now} now"
+            )
         return nats
 
     def _bytes(self, target: str) -> float:
@@ -386,16 +371,15 @@ class _Columns:
 
     def _with_losses(self, loss: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """The losses of rows that have one: crashed runs, and steps at which none was measured, are left out."""
-        found = {label: pl.select(pl.when(one.is_finite()).then(one)).to_series() for label, one in loss.items()}
-        kept = pl.DataFrame([one.is_not_null().alias(label) for label, one in found.items()])
-        rows = kept.select(pl.any_horizontal(pl.all())).to_series()
+        found = pl.DataFrame(dict(loss)).select(pl.all().replace([math.inf, -math.inf], None))
+        rows = found.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
         if not rows.any():
             self.table.raise_faults()
             raise DataError("has no row with a loss", location=Location(self.table.origin))
         if left := rows.len() - rows.sum():
             self.notices.append(f"left out {left} of {rows.len()} rows, which have no loss")
         self.table = replace(self.table, frame=self.table.frame.filter(rows))
-        return {label: one.filter(rows) for label, one in found.items()}
+        return found.filter(rows).to_dict()
 
 
 def _factors(text: str) -> list[str]:

@@ -59,8 +59,7 @@ def _expanded(source: Source) -> list[str | pl.DataFrame]:
     if isinstance(source, pl.DataFrame):
         return [source]
     name = os.fsdecode(source)
-    found: list[str | pl.DataFrame] = [*sorted(glob.glob(name, recursive=True))] if not os.path.exists(name) else []
-    return found or [name]
+    return [name] if os.path.exists(name) else [*sorted(glob.glob(name, recursive=True))] or [name]
 
 
 def _opened(
@@ -87,7 +86,7 @@ def _folder(folder: Path, beside: Sequence[olmix.Config]) -> list[Table]:
         return [stores.read_tensorboard(folder)]
     if (folder / "ratios.csv").is_file() and (folder / "metrics.csv").is_file():
         return [olmix.read_folder(folder, beside)]
-    if stores.wandb_files(folder) or any(folder.rglob("wandb-summary.json")):
+    if any(any(folder.rglob(name)) for name in ("*.wandb", "wandb-summary.json")):
         return [stores.read_wandb_folder(folder)]
     for pattern in _LOGS:
         if files := sorted(folder.rglob(pattern)):
@@ -105,15 +104,10 @@ def gathered(
     """
     table = opened(sources, wanted, progress)
     for one in join:
-        name, pair = _paired(one)
+        name, pair = one, None
+        if not (isinstance(one, pl.DataFrame) or os.path.exists(one)) and ":" in os.fsdecode(one):
+            name, _, ids = os.fsdecode(one).rpartition(":")
+            there, _, here = map(str.strip, ids.partition("="))
+            pair = there, here or there
         table = joined(table, read_table(name), None if run is None else str(run), pair)
     return table
-
-
-def _paired(source: Source) -> tuple[Source, tuple[str, str] | None]:
-    """A table to join, and the columns with the ids in it and in ours, where it says so."""
-    if isinstance(source, pl.DataFrame) or os.path.exists(source) or ":" not in os.fsdecode(source):
-        return source, None
-    name, _, pair = os.fsdecode(source).rpartition(":")
-    there, _, here = pair.partition("=")
-    return name, (there.strip(), here.strip() or there.strip())

@@ -101,14 +101,11 @@ def read_wandb(address: str) -> Table:
     if "/" not in path:
         raise UsageError(f"{address!r} names no project", hint="write it like wandb:ENTITY/PROJECT")
     api = installed("wandb", "wandb").Api
-    found = with_plain_errors("Weights & Biases", address, lambda: [_wandb_history(run) for run in api().runs(path)])
-    return table_of_histories(found, address, WANDB, _WANDB_STEP)
 
+    def ask() -> list[History]:  # `scan_history` leaves out no step, where `history` gives a sample
+        return [_history(run.name, run.id, run.config, run.scan_history()) for run in api().runs(path)]
 
-def _wandb_history(run: Any) -> History:
-    """What a run logged; `scan_history` leaves out no step, where `history` gives a sample."""
-    config = {name: value for name, value in run.config.items() if not name.startswith("_")}
-    return _history(run.name, run.id, config, run.scan_history())
+    return table_of_histories(with_plain_errors("Weights & Biases", address, ask), address, WANDB, _WANDB_STEP)
 
 
 def _history(name: str, ident: str, config: Mapping[str, object], rows: Iterable[Mapping[str, object]]) -> History:
@@ -117,12 +114,8 @@ def _history(name: str, ident: str, config: Mapping[str, object], rows: Iterable
     for place, row in enumerate(rows):
         numbers = {key: one for key, one in flat(row).items() if type(one) in (int, float) and key != _WANDB_STEP}
         steps[float(str(row.get(_WANDB_STEP, place)))] |= numbers
-    return History(name, ident, flat(config, "config."), dict(steps))
-
-
-def wandb_files(folder: Path) -> list[Path]:
-    """The files in which Weights & Biases keeps the runs of a folder, in order."""
-    return sorted(folder.rglob("*.wandb"))
+    given = {key: value for key, value in config.items() if not key.startswith("_")}
+    return History(name, ident, flat(given, "config."), dict(steps))
 
 
 def read_wandb_folder(folder: Path) -> Table:
@@ -133,7 +126,7 @@ def read_wandb_folder(folder: Path) -> Table:
     DataError
         If the folder holds summaries alone.
     """
-    origin, files = os.fspath(folder), wandb_files(folder)
+    origin, files = os.fspath(folder), sorted(folder.rglob("*.wandb"))
     if not files:
         message = "holds summaries of Weights & Biases, not what the runs logged"
         hint = "send them with `wandb sync`, then import wandb:ENTITY/PROJECT"
@@ -149,7 +142,7 @@ def _wandb_run(file: Path) -> History:
     for data in _wandb_records(file.read_bytes()):
         record = records.Record.FromString(data)
         settings = record.run.config.update if record.HasField("run") else record.config.update
-        config |= {_wandb_key(one): json.loads(one.value_json) for one in settings if not one.key.startswith("_")}
+        config |= {_wandb_key(one): json.loads(one.value_json) for one in settings}
         if record.HasField("run"):
             name, ident = record.run.display_name, record.run.run_id
         if record.HasField("history"):
@@ -220,10 +213,28 @@ def read_mlflow(
     if uri.startswith("file:"):
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     client = installed("mlflow.tracking", "mlflow").MlflowClient(tracking_uri=uri)
-    runs = with_plain_errors("MLflow", place, lambda: _mlflow_runs(client, name, place))
-    asked = [(run, key) for run in runs for key in run.data.metrics if wanted is None or wanted(f"metrics.{key}")]
-    found = with_plain_errors("MLflow", place, lambda: _mlflow_metrics(client, asked, progress))
-    return table_of_histories([_mlflow_history(run, found) for run in runs], place, MLFLOW)
+    return with_plain_errors("MLflow", place, lambda: _mlflow_table(client, name, place, wanted, progress))
+
+
+def _mlflow_table(client: Any, name: str, origin: str, wanted: Wanted | None, progress: Progress | None) -> Table:
+    """Several requests at once; of a metric that was logged twice at a step, the last."""
+    runs = _mlflow_runs(client, name, origin)
+    every = [(run.info.run_id, key) for run in runs for key in run.data.metrics]
+    asked = [(run, key) for run, key in every if not wanted or wanted(f"metrics.{key}")]
+    steps: defaultdict[str, Any] = defaultdict(lambda: defaultdict(dict))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = pool.map(lambda one: client.get_metric_history(*one), asked)
+        for done, ((run, key), answer) in enumerate(zip(asked, answers, strict=True), start=1):
+            for metric in sorted(answer, key=lambda one: one.timestamp):
+                steps[run][metric.step][f"metrics.{key}"] = metric.value
+            if progress:
+                progress("metrics of MLflow", done, len(asked))
+    histories = []
+    for run in runs:
+        given = {f"params.{key}": value for key, value in run.data.params.items()}
+        given |= {f"tags.{key}": value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
+        histories.append(History(run.info.run_name, run.info.run_id, given, steps[run.info.run_id]))
+    return table_of_histories(histories, origin, MLFLOW)
 
 
 def _mlflow_runs(client: Any, name: str, origin: str) -> list[Any]:
@@ -240,31 +251,6 @@ def _mlflow_runs(client: Any, name: str, origin: str) -> list[Any]:
         hint = f"say which: {origin}#{next(iter(found))}"
         raise DataError(f"holds {len(found)} experiments: {', '.join(found)}", location=Location(origin), hint=hint)
     return [run for runs in found.values() for run in runs]
-
-
-def _mlflow_metrics(
-    client: Any, asked: Sequence[tuple[Any, str]], progress: Progress | None
-) -> dict[tuple[str, str], Any]:
-    """What was logged of each metric that is asked of a run; a server is asked for several at once."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = pool.map(lambda one: client.get_metric_history(one[0].info.run_id, one[1]), asked)
-        found = {}
-        for done, ((run, key), answer) in enumerate(zip(asked, answers, strict=True), start=1):
-            found[run.info.run_id, key] = answer
-            if progress:
-                progress("metrics of MLflow", done, len(asked))
-    return found
-
-
-def _mlflow_history(run: Any, metrics: Mapping[tuple[str, str], Any]) -> History:
-    """What a run logged; of a metric that was logged twice at a step, the last."""
-    steps: defaultdict[float, dict[str, object]] = defaultdict(dict)
-    for key in run.data.metrics:
-        for metric in sorted(metrics.get((run.info.run_id, key), ()), key=lambda one: one.timestamp):
-            steps[metric.step][f"metrics.{key}"] = metric.value
-    given = {f"params.{key}": value for key, value in run.data.params.items()}
-    given |= {f"tags.{key}": value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
-    return History(run.info.run_name, run.info.run_id, given, dict(steps))
 
 
 _EVENTS = "events.out.tfevents."
@@ -343,11 +329,10 @@ def read_scores(folder: str | os.PathLike[str], metric: str = "acc") -> Table:
     if not found:
         hint = "give the --output_path of lm-eval, and a metric that its tasks have"
         raise DataError(f"holds no results_*.json with the metric {metric!r}", location=place, hint=hint)
-    shots: defaultdict[str, set[str]] = defaultdict(set)
-    for (_, task), (_, examples) in found.items():
-        shots[task].add(str(examples))
-        if len(shots[task]) > 1:
-            message = f"{task} was evaluated with {' and '.join(sorted(shots[task]))} examples"
+    for task in dict.fromkeys(task for _, task in found):
+        shots = {str(examples) for (_, other), (_, examples) in found.items() if other == task}
+        if len(shots) > 1:
+            message = f"{task} was evaluated with {' and '.join(sorted(shots))} examples"
             raise DataError(message, location=place, hint="evaluate all runs alike: lm_eval --num_fewshot")
     rows = [{"run": run, "task": task, "score": score} for (run, task), (score, _) in found.items()]
     return replace(table_of(rows, os.fspath(folder)), files=tuple(files))

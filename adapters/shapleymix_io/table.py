@@ -156,7 +156,7 @@ def matches(pattern: str, columns: Iterable[str]) -> dict[str, str]:
     first, *rest = map(re.escape, pattern.split(LANG))
     form = re.compile(f"{first}(?P<lang>.+){'(?P=lang)'.join(rest)}" if rest else first, re.DOTALL)
     found = ((form.fullmatch(column), column) for column in columns)
-    return {match["lang"]: column for match, column in found if match}
+    return {match.groupdict().get("lang", column): column for match, column in found if match}
 
 
 def table_of(
@@ -216,11 +216,10 @@ def stacked(tables: Sequence[Table]) -> Table:
         If the tables are of different forms.
     """
     first = tables[0]
-    for other in tables[1:]:
-        if other.kind != first.kind:
-            hint = "import each kind by itself, and give the run logs to one fit"
-            message = f"is {other.kind or 'a table'}, and {first.origin} is {first.kind or 'a table'}"
-            raise DataError(message, location=Location(other.origin), hint=hint)
+    if other := next((one for one in tables if one.kind != first.kind), None):
+        hint = "import each kind by itself, and give the run logs to one fit"
+        message = f"is {other.kind or 'a table'}, and {first.origin} is {first.kind or 'a table'}"
+        raise DataError(message, location=Location(other.origin), hint=hint)
     frames = [one.frame.with_columns(pl.lit(one.origin).alias(FILE)) for one in tables]
     frame = pl.concat(frames, how="diagonal_relaxed") if tables[1:] else first.frame
     whole = replace(
@@ -243,9 +242,7 @@ def _merged(table: Table) -> Table:
             message = f"has several values for one {' and '.join(keys)}"
             table.fault(message, name, wrong[-1], "keep the one that is meant: nothing says which counts")
     table.raise_faults()
-    cells = [pl.col(name).drop_nulls().first() for name in names]
-    ours = [pl.col(name).first() for name in table.frame.columns if name.startswith(HIDDEN)]
-    return replace(table, frame=table.frame.group_by(keys, maintain_order=True).agg(*cells, *ours))
+    return replace(table, frame=table.frame.group_by(keys, maintain_order=True).agg(pl.all().drop_nulls().first()))
 
 
 def joined(main: Table, other: Table, run: str | None, pair: tuple[str, str] | None = None) -> Table:
@@ -282,9 +279,7 @@ def joined(main: Table, other: Table, run: str | None, pair: tuple[str, str] | N
     main.raise_faults()
     stem, line = Path(other.origin).name.split(".")[0], f"{LINE}{len(main.frame.columns)}"
     names = {name: f"{stem}:{name}" if name in main.columns else name for name in other.columns if name != there}
-    beside = other.frame.select(
-        ids.alias(_ID), pl.col(LINE).alias(line), *(pl.col(old).alias(names[old]) for old in names)
-    )
+    beside = other.frame.with_columns(ids.alias(_ID)).select(_ID, *names, LINE).rename({**names, LINE: line})
     frame = main.frame.with_columns(wanted.alias(_ID)).join(beside, on=_ID, how="left", maintain_order="left")
     homes = {new: (other.origin, old, line) for old, new in names.items()}
     notices, files = (*main.notices, *other.notices), (*main.files, *other.files)
@@ -301,9 +296,7 @@ def _shared_ids(main: Table, other: Table, run: str | None) -> tuple[str, str]:
     if heres and theres:
         return theres[0], heres[0]
     ids = {name: other.texts(name) for name in theres or other.columns}
-    once = {
-        name: {*one} for name, one in ids.items() if len(one) > 1 and not (one.is_null() | one.is_duplicated()).any()
-    }
+    once = {name: {*one} for name, one in ids.items() if 1 < len(one) == one.drop_nulls().n_unique()}
     pairs = [(there, here) for here in heres or main.columns for there in once if {*main.texts(here)} <= once[there]]
     return pairs[0] if len(pairs) == 1 else ((theres or named)[0], (heres or named)[0])
 
