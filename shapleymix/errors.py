@@ -50,9 +50,9 @@ class Fault:
 
     @property
     def kind(self) -> tuple[str | None, ...]:
-        """What faults of many cells share: the file, the hint, and the message without its names and numbers."""
+        """What faults of many cells share: the file, and the message without its names and numbers."""
         plain = self.message.replace(self.location.column or "\0", "#")
-        return self.location.file, self.hint, re.sub(r"'[^']*'|[\d.]+", "#", plain)
+        return self.location.file, re.sub(r"'[^']*'|[\d.]+", "#", plain)
 
     def __str__(self) -> str:
         place, message = str(self.location), printable(self.message)

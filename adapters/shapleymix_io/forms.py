@@ -22,7 +22,19 @@ import yaml
 from shapleymix.errors import DataError, Location
 from shapleymix.files import Origin, read_once
 from shapleymix.tables import sheets
-from shapleymix_io.table import LANG, LINE, PATH, Table, distinct_parts, flat, matches, stacked, table_of
+from shapleymix_io.table import (
+    GROUP,
+    LANG,
+    LINE,
+    PATH,
+    Table,
+    distinct_parts,
+    flat,
+    labels_of,
+    matches,
+    stacked,
+    table_of,
+)
 
 Source = str | os.PathLike[str] | pl.DataFrame
 STATE, LOG, CHART = "trainer_state", "log", "chart"
@@ -99,9 +111,15 @@ def _unpacked(cell: object) -> object:
 def _charts(table: Table) -> Table:
     """A chart of Weights & Biases, with a column `<run> - <metric>` for each run, as a row for each run and step."""
     axis, *rest = table.columns
-    curves = {name: name.rpartition(" - ")[::2] for name in rest if not name.endswith(("__MIN", "__MAX"))}
-    if not curves or not all(run for run, _ in curves.values()):
+    if not all(" - " in name for name in rest) or not rest:
         return table
+    curves = {name: name.removeprefix(GROUP).rpartition(" - ")[::2] for name in rest}
+    curves = {name: one for name, one in curves.items() if not re.search("__(MIN|MAX|STD)$| - _step$", name)}
+    if not curves:
+        hint = "export the chart with its lines, not with their ranges alone"
+        raise DataError(
+            "holds the least and the greatest of curves, not the curves", location=Location(table.origin), hint=hint
+        )
     frames = [
         table.frame.select(pl.lit(run).alias("run"), axis, pl.col(name).alias(metric), LINE).drop_nulls(metric)
         for name, (run, metric) in curves.items()
@@ -118,25 +136,36 @@ def _json(text: str, origin: Origin) -> Table:
     DataError
         If it is another thing.
     """
-    if text.lstrip()[0] == "{" and text.strip().partition("\n")[0].rstrip().endswith("}"):
+    first, _, more = text.strip().partition("\n")
+    if more and first[0] == "{" and first.rstrip().endswith("}"):
         rows = sheets.json_rows(text, origin)
-        return table_of([flat(row) for row in rows.values()], origin.file, lines=list(rows))
+        flats = [(line, flat(one)) for line, row in rows.items() for one in _unfolded(row)]
+        return table_of([one for _, one in flats], origin.file, lines=[line for line, _ in flats])
     found = loaded(text, origin.file)
     items = _items(found) if isinstance(found, dict) else found
     if not all(isinstance(item, dict) for item in items):
         raise DataError("is no array of JSON objects", location=Location(origin.file))
-    return table_of([flat(item) for item in items], origin.file)
+    return table_of([flat(one) for item in items for one in _unfolded(item)], origin.file)
 
 
 def _items(found: dict[str, Any]) -> list[Any]:
-    """The runs in one object: those that it names, those of the one array that it holds, or itself."""
-    inner = [one for one in found.values() if isinstance(one, (dict, list))]
-    if len(inner) == len(found) > 1 and all(map(_is_wide, inner)) and len({frozenset(one) for one in inner}) == 1:
-        return [{"run": name, **one} for name, one in found.items()]
-    if len(inner) == 1 and isinstance(inner[0], list) and all(map(_is_wide, inner[0])):
-        outer = {name: one for name, one in found.items() if one is not inner[0]}
-        return [{**outer, **one} for one in inner[0]]
-    return [found]
+    """The runs in one object: those that it names, the rows of its columns (as pandas writes them), or itself."""
+    inner = [*found.values()]
+    if len(inner) < 2 or not all(isinstance(one, dict) and one.keys() == inner[0].keys() for one in inner):
+        return [found]
+    if [*inner[0]] == [str(place) for place in range(len(inner[0]))]:
+        return [{name: one[place] for name, one in found.items()} for place in inner[0]]
+    return [{"run": name, **one} for name, one in found.items()] if all(map(_is_wide, inner)) else [found]
+
+
+def _unfolded(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of an object: one for each checkpoint or run in the array that it holds, with what holds for all."""
+    inner = [name for name, one in item.items() if isinstance(one, (dict, list))]
+    arrays = [name for name in inner if isinstance(item[name], list) and item[name] and all(map(_is_wide, item[name]))]
+    outer = {name: one for name, one in item.items() if name not in arrays}
+    if len(arrays) != 1 or (len(inner) > 1 and labels_of(item[arrays[0]])):
+        return [item]  # what has labels of its own, beside other objects, are a run's results
+    return [{**outer, **one} for one in item[arrays[0]]]
 
 
 def _is_wide(item: object) -> bool:
@@ -265,15 +294,16 @@ def with_paths(tables: Sequence[Table]) -> list[Table]:
 
     A file is a run where its form says so, where settings stand beside it, or where there are several.
     """
-    beside = [settings_beside(Path(one.origin)) if one.kind in (STATE, LOG, "") and one.files else {} for one in tables]
+    logs = [replace(one, files=()) if one.kind not in (STATE, LOG, "") else one for one in tables]
+    beside = [settings_beside(Path(one.origin)) if one.files else ({}, ()) for one in logs]
     is_run = [
         one.kind in (STATE, LOG) or (one.kind == "" and (len(tables) > 1 or bool(known)) and PATH not in one.columns)
-        for one, known in zip(tables, beside, strict=True)
+        for one, (known, _) in zip(tables, beside, strict=True)
     ]
     names = iter(run_names([one.origin for one, alone in zip(tables, is_run, strict=True) if alone]))
     return [
-        _with_constants(one, known | {PATH: next(names)}) if alone else one
-        for one, known, alone in zip(tables, beside, is_run, strict=True)
+        replace(_with_constants(one, known | {PATH: next(names)}), files=(*one.files, *files)) if alone else one
+        for one, (known, files), alone in zip(tables, beside, is_run, strict=True)
     ]
 
 
@@ -302,11 +332,11 @@ def run_names(files: Sequence[str]) -> list[str]:
 _SETTINGS = ("hparams.yaml", "hyperparameters.yaml", "config.yaml", "params.json", "args.json")
 
 
-def settings_beside(file: Path) -> dict[str, object]:
-    """The settings that stand beside the log of a run, such as the `hparams.yaml` of Lightning."""
+def settings_beside(file: Path) -> tuple[dict[str, object], tuple[Origin, ...]]:
+    """The settings that stand beside the log of a run, such as the `hparams.yaml` of Lightning, and their file."""
     there = filter(Path.is_file, (file.parent / name for name in _SETTINGS))
-    found = next((read_settings(path)[0] for path in there), {})
-    return {name: one for name, one in flat(found).items() if one is not None}
+    found, origin = next(map(read_settings, there), ({}, None))
+    return {name: one for name, one in flat(found).items() if one is not None}, (origin,) if origin else ()
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], Origin]:

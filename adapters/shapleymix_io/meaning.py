@@ -76,8 +76,8 @@ class Judgement:
         The columns (R,) whose cells are numbers, NaN where they are empty.
     read, why : dict
         Of each key the column, pattern or columns by label, and what they were recognised by.
-    ignored : list of str
-        Columns that a pattern must not take.
+    ignored, notes : list of str
+        Columns that a pattern must not take, and what a person must decide.
     """
 
     table: Table
@@ -85,6 +85,7 @@ class Judgement:
     read: dict[str, object] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def take(self, key: str, entry: object, why: str) -> None:
         """Write down what a key is, unless it is known."""
@@ -174,7 +175,9 @@ def proposed(table: Table, how: ColumnMap, given: Collection[str] = ()) -> Propo
     found |= {key: f"...{LANG}" if key in PREFIXES else "..." for key in missing}
     columns = {name: _first_cells(table, name, 3) for name in table.columns}
     taken = {key: _described(judged, key) for key in read}
-    return Proposal(table.origin, columns, found, taken, missing, table.notices)
+    if commas := [name for name in columns if table.texts(name).str.contains(r"^-?\d+,\d+$").any()]:
+        judged.notes.append(f"numbers with decimal commas are not read: {', '.join(commas)}")
+    return Proposal(table.origin, columns, found, taken, missing, (*table.notices, *judged.notes))
 
 
 def _first_cells(table: Table, column: str, count: int) -> str:
@@ -184,14 +187,10 @@ def _first_cells(table: Table, column: str, count: int) -> str:
 def native(table: Table, key: str, how: ColumnMap) -> str:
     """The pattern of a run log's own columns of a key, if there are some; of tokens if one of them is of a target."""
     pattern, loss = f"{PREFIXES[key]}{LANG}", how.columns.get("loss", f"loss_{LANG}")
-    found = [*matches(pattern, table.columns)]
-    if key == "loss":
-        found = [
-            label for label in found if say.unit_rank(label) is None and not say.speaks(label, "no label", "no loss")
-        ]
     targets = {*loss} if isinstance(loss, Mapping) else {*table.matching(str(loss))}
-    several = len(found) > 1 and not any(map(say.is_summary, found))
-    return pattern if found and (key != "tokens" or several or not targets.isdisjoint(found)) else ""
+    found = [label for label in matches(pattern, table.columns) if key != "tokens" or label in targets]
+    odd = [label for label in found if say.unit_rank(label) is not None or say.speaks(label, "no label", "no loss")]
+    return pattern if found and (key != "loss" or len(odd) < len(found)) else ""
 
 
 def misfits(
@@ -266,9 +265,15 @@ def _changes(values: FloatArray, runs: IntArray) -> FloatArray:
     return np.diff(values[known][order])[np.diff(runs[known][order]) == 0]
 
 
-def _grows(values: FloatArray, runs: IntArray) -> bool:
+def _grows(values: FloatArray, runs: IntArray, least: float = 0.9) -> bool:
     changes = _changes(values, runs)
-    return bool(changes.size and (changes > 0).mean() > 0.9)
+    return bool(changes.size and (changes > 0).mean() > least)
+
+
+def counts_from_zero(steps: FloatArray) -> bool:
+    """Whether steps are round numbers less one (499, 999), as those of a trainer are that counts from 0."""
+    whole = np.unique(steps[np.isfinite(steps)]).astype(int)
+    return len(whole) > 1 and bool(np.gcd.reduce(whole + 1) > 3 > np.gcd.reduce(whole))
 
 
 def _evidence(cells: Sequence[FloatArray], p: FloatArray, runs: IntArray) -> tuple[str, int]:
@@ -303,7 +308,9 @@ def _judge_families(judged: Judgement) -> None:
     if asks_p and not alike and (alike := _weights(judged, targets)) and asks_loss and not loss:
         loss = _loss_family(judged, [alike[0].columns], {*alike[0].columns.values()})
     differ = [one for one in ratios if _contradicts(judged, one, best) and len(_phases_of(one, ratios)) < 2]
-    if alike and not differ:
+    if differ:
+        judged.notes.append(f"which of these ratios count, or are they phases? {best.pattern}, {differ[0].pattern}")
+    elif alike:
         shared = max(alike, key=lambda one: (len(targets.keys() & one.columns.keys()), len(one.pattern)))
         phases = _phases_of(shared, ratios)
         for key, one in zip(PHASES if len(phases) > 1 else ["p"], phases, strict=False):
@@ -436,7 +443,7 @@ def _judge_long(judged: Judgement) -> bool:
     rest = {name: np.nan_to_num(one) for name, one in numbers.items() if name not in counts}
     for label in texts:
         keys = [name for name in (*texts, *counts) if name != label]
-        if not keys or table.frame.select(label, *keys).is_duplicated().any():
+        if not keys or table.frame.select(label, *keys).is_duplicated().sum() > 0.1 * table.frame.height:
             continue
         groups = groups_of(np.column_stack([ids_of(table, key) for key in keys]))
         sums = {name: np.bincount(groups, one).astype(float) for name, one in rest.items()}
@@ -498,7 +505,9 @@ def _judge_tokens(judged: Judgement) -> None:
     N = judged.numbers.get(str(judged.read.get("N", "")).partition("*")[0], np.array([5e4]))
     labels = {word for label in (*judged.family("loss"), *judged.family("p", "p1")) for word in say.words_of(label)}
     several = not judged.has("language") and len(np.unique(runs[rows])) < rows.sum()
-    grown = {entry: one for entry, one in _sizes(judged).items() if not several or _grows(one[1][rows], runs[rows])}
+    grown = {
+        entry: one for entry, one in _sizes(judged).items() if not several or _grows(one[1][rows], runs[rows], 0.6)
+    }
     tokens = []
     for entry, (words, values) in grown.items():
         named = "tok" in "".join(say.words_of(entry)) or "".join(words) in say.WORDS["tokens"]
@@ -514,17 +523,23 @@ def _judge_tokens(judged: Judgement) -> None:
         _judge_phases(judged, best or "...")
     elif not judged.has("D1", "tokens"):
         judged.take("D", best, "tokens that grow within runs" if several else "tokens, enough for the parameters")
+        step = f"({step}+1)" if step and counts_from_zero(judged.numbers[step][rows]) else step
         judged.take("D", step and f"{step}*{_batch_of(judged)}", "steps, times the tokens of a step")
 
 
 def _judge_phases(judged: Judgement, tokens: str) -> None:
-    """The tokens of each phase, or the fractions of all tokens: numbers that are called as the ratios are."""
-    names = [matches(str(judged.read[key]), judged.table.columns) for key in PHASES if judged.has(key)]
-    entries = [tokens if tokens == "..." else f"{tokens}*..."] * len(names)
-    for label in [label for label in names[0] if label not in judged.family("p1")]:
-        cells = [judged.numbers[one[label]] for one in names if one.get(label) in judged.numbers]
+    """The tokens of each phase, or the fractions of all tokens: columns that differ in the phase's number alone."""
+    patterns = [str(judged.read[key]) for key in PHASES if judged.has(key)]
+    ratios = {name for key in PHASES for name in judged.family(key).values()}
+    entries = [tokens if tokens == "..." else f"{tokens}*..."] * len(patterns)
+    forms: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for name in judged.numbers.keys() - ratios:
+        forms[re.sub(r"\d+", "#", name)]["".join(re.findall(r"\d+", name))] = name
+    for some in forms.values():
+        names = [some.get("".join(re.findall(r"\d+", pattern)), "") for pattern in patterns]
+        cells = [judged.numbers[name] for name in names if name]
         if len(cells) == len(names) and ((is_share := _whole(cells) == 1) or min(map(np.nanmax, cells)) > 1e4):
-            entries = [f"{tokens}*{one[label]}" if is_share else one[label] for one in names]
+            entries = [f"{tokens}*{name}" if is_share else name for name in names]
     for key, entry in zip(PHASES.values(), entries, strict=False):
         judged.take(key, entry, "the tokens of a phase")
 

@@ -13,7 +13,7 @@ _CUTS = re.compile(r"([/_.,\-:| \[\]()%]+|(?<=[A-Za-z])(?=\d))")
 _SAID = """
 nats: loss losses nll ce xent crossentropy
 bits: bits bpt
-bpb: bpb bitsperbyte
+bpb: bpb bitsperbyte bpc bitspercharacter bitsperchar
 perplexity: ppl perplexity
 score: acc accuracy exactmatch f1
 summary: mean average avg median all overall macro micro combined total sum aggregate std stddev stderr sem variance

@@ -17,7 +17,16 @@ from shapleymix.tables.sheets import Sheet, listed, read_sheet
 from shapleymix.tables.words import parse_size
 from shapleymix_io.column_map import LONG, NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One
 from shapleymix_io.forms import Source
-from shapleymix_io.meaning import Proposal, groups_of, misfits, native, numbers_of, proposed, summary_rows
+from shapleymix_io.meaning import (
+    Proposal,
+    counts_from_zero,
+    groups_of,
+    misfits,
+    native,
+    numbers_of,
+    proposed,
+    summary_rows,
+)
 from shapleymix_io.names import counts_steps
 from shapleymix_io.olmix import OLMIX
 from shapleymix_io.sources import gathered
@@ -199,6 +208,12 @@ class _Columns:
         self.table.raise_faults()
         found |= self._without_misfits(found)
         self._leave_out_summaries(single.get("run"), [*found["p"].values(), *found["loss"].values()])
+        if (
+            found["loss"]
+            and all(label.isdigit() for label in found["loss"])
+            and not found["loss"].keys() & found["p"].keys()
+        ):
+            self.notices.append("losses are numbered and match no source: map languages.0=... names them")
         loss = self._in_nats(self._with_losses(self._all_cells("loss", found["loss"])))
         tokens = {} if found["p"] else self._all_cells("tokens", found["tokens"])
         parts = {key: self._ratios(self._all_cells(key, found[key])) for key in ("p", *PHASES) if found[key]}
@@ -223,9 +238,9 @@ class _Columns:
         p = [np.round(np.nan_to_num(cells[name]), 6) for name in plain["p"].values() if name in cells]
         mixtures, kept = groups_of(np.column_stack([np.zeros(self.table.frame.height), *p])), {}
         if self.names.get("run") == PATH and {"run", "p1"}.isdisjoint(self.how.columns):
-            ids = self.table.texts(PATH).to_list()
-            if len({*zip(ids, mixtures.tolist(), strict=True)}) > len({*ids}):
-                self.table.fault("holds several mixtures, so that it is no single run", hint="map run=COLUMN")
+            again = pl.struct(PATH, pl.Series(mixtures)).is_first_distinct() & ~pl.col(PATH).is_first_distinct()
+            for row in self.table.frame.select(again).to_series().arg_true()[:1]:
+                self.table.fault("holds several mixtures, so that it is no single run", None, row, "map run=COLUMN")
         for key, other in _JUDGED.items():
             known = {label: cells[name] for label, name in plain[key].items() if name in cells}
             odd = misfits(key, known, {*found[other], *self.how.languages.values()}, mixtures) if len(known) > 1 else {}
@@ -268,11 +283,16 @@ class _Columns:
         if not columns:
             return pl.Series([factor] * self.table.frame.height, dtype=pl.Float64)
         if key in TEXTS:
-            return self.table.texts(columns[0])
-        values = reduce(operator.mul, map(self.table.numbers, columns))
-        blank = values.is_null() & self.table.texts(columns[0]).is_null()
+            return self.table.texts(self.names[columns[0]])
+        plain = [self.names[name if name in self.names else name.removesuffix("+1")] for name in columns]
+        more = [int(name not in self.names) for name in columns]
+        values = reduce(operator.mul, [self.table.numbers(name) + one for name, one in zip(plain, more, strict=True)])
+        blank = values.is_null() & self.table.texts(plain[0]).is_null()
         for row in blank.arg_true() if key in ("N", "D") else ():
-            self.table.fault(f"has no {key}", columns[0], row)
+            self.table.fault(f"has no {key}", plain[0], row)
+        early = [name for name in plain if counts_steps(name) and counts_from_zero(self.table.numbers(name).to_numpy())]
+        if key == "D" and early and not any(more):
+            self.notices.append(f"the numbers of {early[0]!r} look counted from 0: then it is D=({early[0]}+1)*...")
         return values * (1.0 if factor is None else factor)
 
     def _all_cells(self, key: str, columns: Mapping[str, One]) -> dict[str, pl.Series]:
@@ -284,8 +304,8 @@ class _Columns:
         columns, factor = [], None
         for part in [str(how)] if str(how) in self.names else _factors(str(how)):
             try:
-                if part in self.names:
-                    columns.append(self.names[part])
+                if part in self.names or part.removesuffix("+1") in self.names:
+                    columns.append(part)
                 else:
                     factor = parse_size(part) * (1.0 if factor is None else factor)
             except UsageError:
@@ -384,4 +404,4 @@ class _Columns:
 
 def _factors(text: str) -> list[str]:
     """What a map multiplies: columns and numbers."""
-    return [part.strip() for part in text.split("*")]
+    return [part.strip(" ()") if "+1" in part else part.strip() for part in text.split("*")]

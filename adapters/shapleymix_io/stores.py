@@ -271,7 +271,9 @@ def read_tensorboard(folder: Path) -> Table:
     places = [place for place in scalars if place not in lines]
     named = zip(places, run_names([os.fspath(place / _EVENTS) for place in places]), strict=True)
     runs = [
-        History(name, name, settings_beside(place / _EVENTS), scalars[place]) for place, name in named if scalars[place]
+        History(name, name, settings_beside(place / _EVENTS)[0], scalars[place])
+        for place, name in named
+        if scalars[place]
     ]
     return table_of_histories(runs, os.fspath(folder), TENSORBOARD)
 

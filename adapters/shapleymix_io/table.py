@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -27,6 +27,8 @@ PATH = "path"
 """The column that a form adds where a file or a folder is a run: the part of its path that tells it from others."""
 IDS = ("run", "run_id")
 """Names under which a table may hold the ids of runs."""
+GROUP = "Group: "
+"""How the charts of Weights & Biases begin the names of groups of runs."""
 _ID = f"{HIDDEN}id"
 
 T = TypeVar("T")
@@ -186,11 +188,17 @@ def _labelled(value: object) -> dict[str, object] | None:
     """The objects of a list by the first text that tells them apart, or by their places; None of anything else."""
     if not (isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value)):
         return None
-    for name in value[0]:
-        cells = [one[name][0] if isinstance(one.get(name), list) and one[name] else one.get(name) for one in value]
-        if all(isinstance(cell, str) for cell in cells) and len({*cells}) == len(value) > 1:
-            return dict(zip(distinct_parts(cells), value, strict=True))
-    return {str(place): one for place, one in enumerate(value)}
+    labels = labels_of(value) or map(str, range(len(value)))
+    return dict(zip(labels, value, strict=True))
+
+
+def labels_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first text of objects that tells them apart; none if there is no such text."""
+    for name in rows[0]:
+        cells = [one[name][0] if isinstance(one.get(name), list) and one[name] else one.get(name) for one in rows]
+        if all(isinstance(cell, str) for cell in cells) and len({*cells}) == len(rows) > 1:
+            return distinct_parts([*map(str, cells)])
+    return []
 
 
 def distinct_parts(paths: Sequence[str]) -> list[str]:
@@ -269,7 +277,7 @@ def joined(main: Table, other: Table, run: str | None, pair: tuple[str, str] | N
         if name not in table.columns:
             table.unknown(name, "the ids of runs, by which tables are joined")
             table.raise_faults()
-    ids, wanted = other.texts(there), main.texts(here)
+    ids, wanted = other.texts(there).str.strip_prefix(GROUP), main.texts(here)
     for name in ids.filter(ids.is_duplicated()).unique():
         other.fault(f"has run {name!r} twice", there)
     other.raise_faults()
@@ -279,6 +287,9 @@ def joined(main: Table, other: Table, run: str | None, pair: tuple[str, str] | N
     main.raise_faults()
     stem, line = Path(other.origin).name.split(".")[0], f"{LINE}{len(main.frame.columns)}"
     names = {name: f"{stem}:{name}" if name in main.columns else name for name in other.columns if name != there}
+    if twice := {*names.values()} & {*main.columns}:
+        other.fault(f"has columns of another table called {stem}: {short([*twice])}", hint="rename one of the files")
+        other.raise_faults()
     beside = other.frame.with_columns(ids.alias(_ID)).select(_ID, *names, LINE).rename({**names, LINE: line})
     frame = main.frame.with_columns(wanted.alias(_ID)).join(beside, on=_ID, how="left", maintain_order="left")
     homes = {new: (other.origin, old, line) for old, new in names.items()}

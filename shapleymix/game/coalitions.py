@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
@@ -77,8 +77,8 @@ class Game:
         The file of the log.
     notices : tuple of str
         Choices that were made and that a reader should know.
-    elsewhere : str
-        Which of the others the log has at another D.
+    elsewhere : dict of str to float
+        Of the others that the log has at another D, that D.
     """
 
     players: tuple[str, ...]
@@ -91,7 +91,7 @@ class Game:
     D: float
     origin: str = "<memory>"
     notices: tuple[str, ...] = ()
-    elsewhere: str = ""
+    elsewhere: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def payoffs(self) -> FloatArray:
@@ -135,11 +135,13 @@ class Game:
         if self.complete:
             return
         total = 2 ** len(self.players)
-        count = total - len(self.masks)
-        names = ", ".join(self.missing(SHOWN)) + (f", ... and {count - SHOWN} more" if count > SHOWN else "")
-        message = f"{count} of {total - 1} coalitions missing at N = {self.N:.10g}, D = {self.D:.10g}: {names}"
+        count, away = total - len(self.masks), [f"{one} (it is at D = {D:.10g})" for one, D in self.elsewhere.items()]
+        named = [*away, *(name for name in self.missing(SHOWN) if name not in self.elsewhere)][:SHOWN]
+        names = ", ".join(named) + (f", ... and {count - SHOWN} more" if count > SHOWN else "")
+        what = "at another D than" if len(away) == count else "missing at"
+        message = f"{count} of {total - 1} coalitions {what} N = {self.N:.10g}, D = {self.D:.10g}: {names}"
         hint = "train them (uniform mixtures), or estimate from those that are there (sampled)"
-        message += f"; {self.elsewhere}" * bool(self.elsewhere)
+        hint = "give all runs of the game one D, if they differ by a batch alone" if len(away) == count else hint
         raise DataError(message, hint=hint, location=Location(file=self.origin))
 
 
@@ -184,9 +186,8 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     own = members @ own_data(log.paths, log.targets) > 0  # (C, T): the target's language is in it
     loss, noise = _average(log.loss[rows], index.ravel(), repeats, own, members.sum(axis=1))
     others = np.flatnonzero((masks > 0) & (size == log.N) & ~np.isin(masks, found))
-    at = {name_coalition(int(masks[row]), log.sources): f"{log.D[row]:.10g}" for row in others.tolist()}
-    there = "; ".join(f"{name} is at another D, {tokens}" for name, tokens in [*at.items()][:SHOWN])
-    return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices), there)
+    away = {name_coalition(int(masks[row]), log.sources): float(log.D[row]) for row in others.tolist()}
+    return Game(log.sources, log.targets, found, loss, repeats, noise, size, tokens, log.origin, tuple(notices), away)
 
 
 def coalition_masks(p: FloatArray, D: FloatArray) -> IntArray:

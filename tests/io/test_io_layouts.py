@@ -323,3 +323,71 @@ def test_rows_of_means_and_faults_of_lines(tmp_path: Path) -> None:
         with pytest.raises(DataError) as caught:
             sm.read_runs(imported([tmp_path / "t.csv"], ColumnMap.of(None)).sheet())
         assert caught.value.location.line == line
+
+
+def written(text: str, file: Path) -> Path:
+    """A file with that text."""
+    file.write_text(text)
+    return file
+
+
+def test_json_of_pandas_and_of_runs_with_their_checkpoints(tmp_path: Path) -> None:
+    """A frame's columns by row, an object by run, and objects whose arrays are rows, also one object a line."""
+    truth = truth_of(0)
+    known = {"run": truth.runs, "N": truth.N, "D": truth.D}
+    p = {f"p_{one}": truth.p[:, at] for at, one in enumerate(truth.sources)}
+    frame = pl.DataFrame(known | p | {f"loss_{one}": truth.loss[:, at] for at, one in enumerate(truth.targets)})
+    rows = frame.to_dicts()
+    held = ["run", "N", *p]
+    runs = [
+        {name: group[0][name] for name in held}
+        | {"evals": [{k: v for k, v in row.items() if k not in held} for row in group]}
+        for group in ([row for row in rows if row["run"] == run] for run in dict.fromkeys(truth.runs))
+    ]
+    columns = {name: {str(at): row[name] for at, row in enumerate(rows)} for name in frame.columns}
+    texts = [
+        json.dumps(columns),
+        json.dumps(runs, indent=1),
+        "\n".join(map(json.dumps, runs)),
+        json.dumps({one.pop("run"): one for one in runs}),
+    ]
+    for at, text in enumerate(texts):
+        found = read(written(text, tmp_path / f"{at}.json"))
+        assert found.select(frame.columns).sort("run", "D").equals(frame.sort("run", "D")), at
+
+
+def test_steps_that_are_counted_from_0_are_tokens_of_one_more(tmp_path: Path) -> None:
+    truth = truth_of(4)
+    steps = truth.D / (BATCH * LENGTH) - 1
+    known = {"run": truth.runs, "n_params": truth.N, "step": steps}
+    p = {f"mix_{one}": truth.p[:, at] for at, one in enumerate(truth.sources)}
+    losses = {f"eval/{one}/loss": truth.loss[:, at] for at, one in enumerate(truth.targets)}
+    frame = pl.DataFrame(known | p | losses)
+    found = proposal([frame])
+    assert str(found.entries["D"]).startswith("(step+1)*")
+    columns = {key: one for key, one in found.entries.items() if key != "D"}
+    log = read(frame, columns | {"D": f"(step+1)*{BATCH * LENGTH}"})
+    np.testing.assert_allclose(log["D"], truth.D)
+    told = imported([frame], ColumnMap.of(columns | {"D": f"step*{BATCH * LENGTH}"})).notices
+    assert any("+1" in notice for notice in told)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Step,a - loss__MIN,a - loss__MAX\n1,2,3\n",  # ranges without their curves
+        "run,N,D,p_en,p_de,loss_en,loss_de\na,1M,10M,50,50,3,4\nb,1M,10M,25,75,3.5,3.75\n",  # percent
+    ],
+)
+def test_what_is_no_curve_or_no_ratio_is_one_plain_error(text: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        read(written(text, tmp_path / "t.csv"))
+    assert len(caught.value.faults) <= 1
+
+
+def test_a_file_that_holds_several_mixtures_is_no_run(tmp_path: Path) -> None:
+    head = "N,D,p_en,p_de,loss_en,loss_de"
+    files = [written(f"{head}\n1M,10M,.5,.5,3,4\n1M,20M,.{k},.{10 - k},3,4\n", tmp_path / f"{k}.csv") for k in (3, 4)]
+    with pytest.raises(DataError) as caught:
+        read(files)
+    assert caught.value.location.file == str(files[0])
