@@ -50,7 +50,7 @@ def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes
             first_N=np.full(4, min(sizes)),
             first_D=np.full(4, min(tokens)),
         )
-    levels = Levels(np.array(sizes), np.array(tokens), MEAN)
+    levels = Levels(np.array(sizes), np.array(tokens), MEAN, False)
     p = mixtures(6, 4, seed=3)
     drawn = spread_out(truth, 50, levels, seed=1)
     assert min(symbol.min() for symbol in (drawn.E, drawn.alpha, drawn.beta)) >= 0
@@ -67,7 +67,7 @@ def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes
 @pytest.mark.parametrize(("levels", "moves"), [((1e8,), True), ((1e8, 8e8), True), ((1e8, 3e8, 8e8), False)])
 def test_replicates_part_beyond_budgets_that_tell_too_little(levels, moves):
     truth = truth_of("chinchilla")
-    drawn = spread_out(truth, 400, Levels(np.array(levels), np.array([1e9, 2e9, 3e9]), MEAN), seed=1)
+    drawn = spread_out(truth, 400, Levels(np.array(levels), np.array([1e9, 2e9, 3e9]), MEAN, False), seed=1)
     p = np.full((3, 4), 0.25)
     spread = np.log(drawn(p, np.array([1.6e9, 6.4e9, 2.56e10]), np.full(3, 2e9))).std(axis=0)
     assert (np.diff(spread, axis=0) > 0).all() == moves
@@ -78,7 +78,7 @@ def test_one_budget_goes_on_as_the_public_runs_do():
     """The slope of log L by log N, at the one N that was fitted, is that of the belief, where E leaves room for it."""
     truth = truth_of("chinchilla")
     flat = truth.replaced(A=np.zeros(4), E=truth.E + 1.0)
-    levels = Levels(LOW, np.array([1e9, 3e9, 9e9]), MEAN)
+    levels = Levels(LOW, np.array([1e9, 3e9, 9e9]), MEAN, False)
     law = spread_out(flat, 4000, levels, seed=0)
     p, step = np.full((1, 4), 0.25), 1e-4
     log_losses = [np.log(law(p, LOW * factor, TOKENS))[:, 0] for factor in (np.exp(-step), np.exp(step))]
@@ -116,7 +116,7 @@ def test_one_budget_goes_on_as_public_runs_do_where_the_core_is_a_factor(name):
 def test_a_law_of_another_core_and_a_term_that_the_mixture_tells_are_left_alone():
     """Effective data's B and beta are told by the mixtures, whatever the tokens."""
     truth = truth_of("effective-data")
-    levels = Levels(np.array([1e7, 1e8, 1e9]), np.array([3e9]), MEAN)
+    levels = Levels(np.array([1e7, 1e8, 1e9]), np.array([3e9]), MEAN, False)
     assert completed(truth, levels) is truth
     assert spread_out(truth, 3, levels, seed=0).beta.tolist() == [truth.beta.tolist()] * 3
 

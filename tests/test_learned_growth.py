@@ -138,7 +138,7 @@ def test_a_larger_size_is_predicted_better_where_own_data_gain_with_size():
 def test_one_budget_tells_no_growth_and_replicates_draw_it():
     law = law_of(7, (200,)).rescaled(1e6, 1e8)
     one = np.ones(1)
-    levels = Levels(2e6 * one, 3e8 * one, np.full(M, 1 / M))
+    levels = Levels(2e6 * one, 3e8 * one, np.full(M, 1 / M), False)
     zero = law.replaced(eta=0 * law.eta, zeta=0 * law.zeta)
     drawn = drawn_exponents(zero, levels, 0)
     p = np.random.default_rng(0).dirichlet(np.ones(M), 5)
@@ -147,7 +147,7 @@ def test_one_budget_tells_no_growth_and_replicates_draw_it():
     for found in (drawn.eta, drawn.zeta):
         assert abs(float(found.std()) / GROWTH - 1) < 0.15
         assert float(np.abs(found).max()) <= 1
-    several = Levels(2e6 * np.array([1.0, 2.0]), 3e8 * np.array([1.0, 2.0]), np.full(M, 1 / M))
+    several = Levels(2e6 * np.array([1.0, 2.0]), 3e8 * np.array([1.0, 2.0]), np.full(M, 1 / M), False)
     kept = drawn_exponents(law, several, 0)
     np.testing.assert_array_equal(kept.eta, law.eta)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
 def main() -> None:
     """Run the command line."""
+    sys.stdout = sys.stdout or io.TextIOWrapper(io.BytesIO())  # closed by the shell (`>&-`): nobody reads the answer
     try:
         from shapleymix_cli.main import main as run
 

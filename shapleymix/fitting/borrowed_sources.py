@@ -94,6 +94,7 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
             coverage,
             p_range=np.insert(coverage.p_range, place.row, 0.0, axis=1),
             mixtures=np.insert(coverage.mixtures, place.row, 0, axis=1),
+            ties=np.insert(coverage.ties, place.row, 0.0, axis=1),
         )
     coverage = replace(coverage, alike={**coverage.alike, new: known})
     absent = _with_absent(fit, new, known, rng)

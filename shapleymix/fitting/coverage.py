@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -11,13 +11,14 @@ import numpy as np
 from shapleymix.display import short
 from shapleymix.errors import FitError, Location
 from shapleymix.fitting.estimation import Estimation
-from shapleymix.fitting.evidence import Evidence
+from shapleymix.fitting.evidence import Evidence, beyond_line, line_of
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.words import format_size
 
 BUDGET_SLACK = 1.01  # a budget this close to the fitted range is inside of it: token counts are rounded to batches
 RATIO_SLACK = 1e-3
+TIED = 0.01  # a sum of ratios that changes by no more in all runs is one number
 FEW_MIXTURES = 3  # below this many with a source, its effect cannot be told from their other differences
 TINY_RATIO = 0.01
 
@@ -40,11 +41,16 @@ class Coverage(Record):
         Loss of an untrained model, nats; where nothing tells it, one that no model has.
     alike : dict of str to str
         Sources that no run holds, each with the one that it is taken to be like.
+    line : array (3,)
+        Where N and D change together, the line a log N + b log D = c on which they do; NaN where runs part the two.
+    ties : array (C, M + 1)
+        Sums of ratios that are one number in all runs, besides that of all and single ones: weights, and that number.
     """
 
     kind = "fit/coverage"
     axes: ClassVar[Mapping[str, str]] = {
-        "p_range": "KM2", "N_range": "K2", "D_range": "K2", "mixtures": "KM", "untrained": "K",
+        "p_range": "KM2", "N_range": "K2", "D_range": "K2", "mixtures": "KM", "untrained": "K", "line": "L",
+        "ties": "CW",
     }  # fmt: skip
 
     p_range: FloatArray
@@ -53,6 +59,13 @@ class Coverage(Record):
     mixtures: IntArray
     untrained: FloatArray
     alike: dict[str, str]
+    line: FloatArray = field(default_factory=lambda: np.full(3, np.nan))
+    ties: FloatArray = field(default_factory=lambda: np.zeros((0, 1)))
+
+    @property
+    def together(self) -> bool:
+        """Whether N and D change together alone, so that no run tells what either does."""
+        return not np.isnan(self.line).any()
 
     @property
     def whole_p_range(self) -> FloatArray:
@@ -91,6 +104,12 @@ class Coverage(Record):
         """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
         return _factors(N, self.N_range), _factors(D, self.D_range)
 
+    def beyond_ties(self, p: FloatArray) -> BoolArray:
+        """Which mixtures (R, M) part sources that no run parts."""
+        if not len(self.ties):
+            return np.zeros(len(p), dtype=bool)
+        return np.any(np.abs(p @ self.ties[:, :-1].T - self.ties[:, -1]) > TIED, axis=1)
+
     def beyond_ratios(self, p: FloatArray) -> FloatArray:
         """Distances (R, K, M) of ratios from each target's range; 0 inside of it."""
         low, high = self.p_range[..., 0], self.p_range[..., 1]
@@ -120,6 +139,7 @@ def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage
     untrained : array (K,)
         Untrained losses, as in `Coverage`.
     """
+    rows = used.any(axis=1)
     return Coverage(
         p_range=_ranges(log.p, used),
         N_range=_ranges(log.N[:, None], used)[:, 0],
@@ -127,7 +147,21 @@ def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage
         mixtures=_distinct_mixtures(log.p > 0, used, log.groups),
         untrained=untrained,
         alike={},
+        ties=_ties(log.p[rows]),
+        line=np.full(3, np.nan) if (line := line_of(log.N[rows], log.D[rows])) is None else line,
     )
+
+
+def _ties(p: FloatArray) -> FloatArray:
+    """Sums of ratios (R, M) that do not change, as `Coverage.ties`; none where mixtures are too few to change them."""
+    mixtures, M = np.unique(np.round(p, 6), axis=0), p.shape[1]
+    if len(mixtures) <= M + 1:
+        return np.zeros((0, M + 1))
+    middle, alone = mixtures.mean(axis=0), np.eye(M)[np.ptp(mixtures, axis=0) <= TIED]
+    known = np.concatenate([np.ones((1, M)), alone]) * len(mixtures)  # what need not be told
+    _, sizes, directions = np.linalg.svd(np.concatenate([mixtures - middle, known]), full_matrices=False)
+    still = directions[sizes <= TIED * np.sqrt(len(mixtures)) / 2]
+    return np.column_stack([still, still @ middle])
 
 
 def _ranges(values: FloatArray, used: BoolArray) -> FloatArray:
@@ -185,7 +219,9 @@ class Place:
     def outside(self) -> BoolArray:
         """Which losses (R, K) lie outside of what was fitted."""
         budgets = self.coverage.beyond_budgets(self.N, self.D)
-        return np.any([factors > 1 for factors in budgets], axis=0) | (self.beyond_ratios > 0).any(axis=2)
+        apart = beyond_line(self.coverage.line, self.N, self.D)[:, None] > 1
+        apart |= self.coverage.beyond_ties(self.p)[:, None]
+        return np.any([factors > 1 for factors in budgets], axis=0) | apart | (self.beyond_ratios > 0).any(axis=2)
 
     def warnings(self, losses: FloatArray) -> Iterator[str]:
         """One sentence for losses (R, K) that no model has, for each budget and for ratios outside of the fitted."""
@@ -197,8 +233,17 @@ class Place:
         for name, factors in zip("ND", self.coverage.beyond_budgets(self.N, self.D), strict=True):
             if (factors > 1).any():
                 yield self._budget(name, factors)
+        if (factor := beyond_line(self.coverage.line, self.N, self.D).max(initial=1.0)) > 1:
+            yield (
+                f"N and D lie off the line on which those of the runs rise together, by a factor of {factor:.3g}: "
+                "what either does by itself is told by public runs alone"
+            )
         if (self.beyond_ratios > 0).any():
             yield self._ratio()
+        if self.coverage.beyond_ties(self.p).any():
+            loads = np.abs(self.coverage.ties[:, :-1]).max(axis=0)
+            named = [name for name, load in zip(self.sources, loads.tolist(), strict=True) if load > 0.1]
+            yield f"the runs change {short(named)} together alone: what each does by itself is a guess"
 
     def _budget(self, name: str, factors: FloatArray) -> str:
         row, target = np.unravel_index(int(factors.argmax()), factors.shape)

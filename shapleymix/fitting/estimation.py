@@ -20,17 +20,19 @@ from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, 
 from shapleymix.fitting.repetition import drawn_centers, fit_repetition
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import (
+    COMMON,
     NOISE,
     Levels,
     Packing,
     PriorTable,
+    beliefs_apart,
     completed,
     filled,
     of_sources,
     starting_points,
 )
 from shapleymix.laws import Inputs, Law
-from shapleymix.laws.base import Observations, Role
+from shapleymix.laws.base import Belief, Observations, Role
 from shapleymix.laws.core import CoreLaw
 from shapleymix.random_streams import RandomStream, ranks_of
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -91,6 +93,7 @@ class Estimation:
     evidence: Evidence
     settings: Settings
     believed: PriorTable
+    core: dict[str, Belief]  # what is believed of its symbols besides
     levels: Levels
     threshold: float  # Huber's, where the user names none
     repeated: FloatArray
@@ -112,10 +115,12 @@ class Estimation:
         _require_weight(law, inputs.targets, observed)
         noise = np.full(len(inputs.targets), NOISE)
         usual = {name: values[0] for name, values in law.knobs.items()}
-        believed = PriorTable.of(packing, usual, givens, noise)
         levels = Levels.of(evidence.log, rows)
+        loss = np.exp(np.average(observed.log_loss, axis=0, weights=observed.weight))
+        core = beliefs_apart(packing, levels, loss)
+        believed = PriorTable.of(packing, usual, givens, noise, core)
         alike = evidence.usual[None]
-        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, law.threshold, alike)
+        return cls(packing, observed, inputs, givens, evidence, settings, believed, core, levels, law.threshold, alike)
 
     def estimate(
         self, shares: FloatArray, progress: Stage | None = None, known: FloatArray | None = None, stop: Stop = EXACT
@@ -140,8 +145,12 @@ class Estimation:
 
         What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
         """
-        draws = np.random.default_rng([seed, RandomStream.BELIEFS]).standard_normal((len(shares), 1, *x.shape))
-        draws = draws[:, :, ranks_of(self.observed.log_loss)]
+        rng = np.random.default_rng([seed, RandomStream.BELIEFS])
+        draws = rng.standard_normal((len(shares), 1, *x.shape))[:, :, ranks_of(self.observed.log_loss)]
+        if self.core:
+            of_core = np.isin(self.packing.names, [*self.core])
+            common = rng.standard_normal((len(shares), 1, 1, of_core.sum()))
+            draws[..., of_core] = np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * draws[..., of_core]
         for place in of_sources(self.packing):
             draws[..., place] = draws[..., place][..., ranks_of(self.evidence.log.p)]
         start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self

@@ -26,7 +26,7 @@ from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat
 from shapleymix.tables.sheets import Table, listed
 from shapleymix.tables.transfer import TransferMatrix, read_transfer
-from shapleymix.tables.words import parse_size
+from shapleymix.tables.words import format_size, parse_size
 
 
 def scaled_weights(log: RunLog) -> FloatArray:
@@ -56,6 +56,38 @@ def levels(values: FloatArray) -> FloatArray:
     """The least budget of each level, ascending."""
     ordered = np.sort(values)
     return ordered[np.unique(levels_of(np.log(ordered)), return_index=True)[1]]
+
+
+TOGETHER = 0.15
+"""How far (in logs) budgets may lie from the line on which N and D change together: ratios are never quite one."""
+
+
+def line_of(N: FloatArray, D: FloatArray) -> FloatArray | None:
+    """The line `a log N + b log D = c`, (a, b, c) with a^2 + b^2 = 1, near which all budgets lie; None for no such.
+
+    On it no run tells what N does from what D does. Budgets of one N or one D are another matter (`Levels.untold`).
+    """
+    if min(len(levels(N)), len(levels(D))) < 2:
+        return None
+    logs = np.log(np.stack([N, D], axis=1))
+    middle = logs.mean(axis=0)
+    normal = np.linalg.svd(logs - middle, full_matrices=False)[2][1]
+    normal = normal if normal[1] > 0 else -normal
+    return np.append(normal, normal @ middle) if np.abs((logs - middle) @ normal).max() <= TOGETHER else None
+
+
+def beyond_line(line: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+    """Factors (R,) by which one of N and D would have to change for budgets to lie on such a line; 1 near it."""
+    off = np.abs(line[0] * np.log(N) + line[1] * np.log(D) - line[2])
+    return np.where(off > TOGETHER, np.exp(off / np.abs(line[:2]).max()), 1.0)
+
+
+def parting_run(line: FloatArray, N: FloatArray, D: FloatArray) -> str:
+    """That budgets lie on a line, and the run of the least N of theirs that would part N and D."""
+    tokens = np.array([D.min(), D.max(), 4 * D.max()])
+    best = tokens[(beyond_line(line, np.full(3, N.min()), tokens) > 1).argmax()]
+    at = f"N = {format_size(float(N.min()))}, D = {format_size(float(best))}"
+    return f"N and D rise together: budgets off that line are told by public runs alone; a run of {at} would part them"
 
 
 def finished(log: RunLog) -> BoolArray:

@@ -10,12 +10,23 @@ from typing import ClassVar, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Columns, Tabular
+from shapleymix.display import Columns, Tabular, short
 from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, Place
-from shapleymix.fitting.evidence import TRACE, Logs, Table, finished, harmed_by, models_harm, one_log, traceless
+from shapleymix.fitting.evidence import (
+    TRACE,
+    Logs,
+    Table,
+    finished,
+    harmed_by,
+    models_harm,
+    one_log,
+    own_source,
+    parting_run,
+    traceless,
+)
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import Noise, form_draws, form_error
 from shapleymix.fitting.one_law import errors_of, noise_of
@@ -153,7 +164,8 @@ class Fit(Tabular, Record):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes numbers of this fit untrustworthy."""
-        found = [f"no fitted run holds {name}: its effect is unknown" for name in self.unseen]
+        found = [parting_run(self.coverage.line, self.N_range, self.D_range)] if self.coverage.together else []
+        found += [f"no fitted run holds {name}: its effect is unknown" for name in self.unseen]
         found += [f"little is known of the effect of {name}: {why}" for name, why in self.thin.items()]
         found += [f"{name}: the search stopped early: look at its held-out error" for name in self.stopped]
         return tuple(found)
@@ -280,6 +292,15 @@ class Fit(Tabular, Record):
         apart = np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
         return Place(p, N, D, self.sources, self.targets, self.coverage, assumed(self.law, self.held), apart)
 
+    def untold(self, p: FloatArray) -> BoolArray:
+        """Losses (R, K) that nothing tells: of mixtures (R, M) without the target's own source, which all runs had."""
+        own, (rows, targets) = own_source(self.paths, self.targets), (len(p), len(self.targets))
+        if isinstance(self.law, Chinchilla):
+            return np.zeros((rows, targets), dtype=bool)
+        had = (own >= 0) & (self.coverage.p_range[np.arange(targets), own, 0] >= TRACE)
+        told = np.zeros(targets, dtype=bool) if self.absent is None else self.absent.own >= 0
+        return had & ~told & (p[:, own] < TRACE)
+
     def warnings_at(
         self,
         p: FloatArray,
@@ -296,6 +317,10 @@ class Fit(Tabular, Record):
         if self.repetition is not None and models_harm(self.law):
             counted += self.repetition.much_harm(p, limits, N, D, self.paths, self.targets)
         apart = () if self.absent is None else self.absent.warnings(self.targets, p)
+        untold = np.flatnonzero(np.any(self.untold(p), axis=0)).tolist()
+        if untold:
+            who = short([self.targets[j] for j in untold])
+            apart = (*apart, f"no prediction for {who} without any of it: every fitted run had some")
         narrow = () if self.replicates is None and self.noise is None else self.missing_from_intervals()
         return (*place.warnings(losses), *apart, *counted, *narrow)
 
@@ -379,7 +404,8 @@ class FitLosses(LossSource):
 
     def losses(self, p: FloatArray) -> FloatArray:
         found = self.with_own.losses(p)
-        return self._of_regimes(np.where(found > self.fit.coverage.untrained, np.nan, found), p, LawAtBudget.losses)
+        none = (found > self.fit.coverage.untrained) | self.fit.untold(p[None])[0]
+        return self._of_regimes(np.where(none, np.nan, found), p, LawAtBudget.losses)
 
     def base(self, p: FloatArray, samples: int) -> FloatArray:
         found = moved(self.with_own, p, samples)

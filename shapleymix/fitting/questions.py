@@ -47,6 +47,36 @@ def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tupl
     )
 
 
+APART, CLUSTERED, ENOUGH = 0.1, 3.0, 5
+"""How far in log loss, and how often their own widths, two clusters of so many runs of one size must lie apart."""
+
+
+def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
+    """Runs of a size whose losses lie in a cluster of their own above or below the others, as in another unit."""
+    shown = np.where(used & np.isfinite(residual), residual, np.nan)
+    sizes, told = levels_of(np.log(log.N)), []
+    for size in np.unique(sizes):
+        rows = np.flatnonzero((sizes == size) & np.isfinite(shown).any(axis=1))
+        common = np.nanmedian(shown[rows], axis=1)
+        order = np.argsort(common, kind="stable")
+        steps = np.diff(common[order])
+        if len(rows) < ENOUGH or steps.max() < APART:
+            continue
+        cut = int(steps.argmax()) + 1
+        below, above = order[:cut], order[cut:]
+        if steps.max() < CLUSTERED * max(np.ptp(common[below]), np.ptp(common[above])):
+            continue
+        fewer = min(above, below, key=len)
+        factor = np.exp(abs(np.median(common[above]) - np.median(common[below])))
+        names = _listed(list(dict.fromkeys(log.runs[row] for row in rows[fewer].tolist())))
+        told.append(
+            f"losses of {names} are {'above' if fewer is above else 'below'} those of other runs of "
+            f"N = {format_size(float(log.N[rows[0]]))} by a factor of {factor:.3g}, for all targets: check their unit "
+            "(bits are 1.44 times nats) and what they were measured on"
+        )
+    return tuple(told)
+
+
 def _listed(parts: list[str]) -> str:
     more = f" and {len(parts) - LISTED} more" if len(parts) > LISTED else ""
     return "; ".join(parts[:LISTED]) + more

@@ -119,7 +119,7 @@ class _Search:
     def believed(self, knobs: Knobs) -> PriorTable:
         """What the law believes at some knobs; a knob that nothing given hangs on changes nothing."""
         problem = self.problem
-        return PriorTable.of(problem.packing, knobs, problem.givens, problem.believed.noise)
+        return PriorTable.of(problem.packing, knobs, problem.givens, problem.believed.noise, problem.core)
 
     def apart(self, x: FloatArray | None) -> _Search:
         """The same with h and R* of each fold's own, told from its fits (V, K, P), where the runs tell them."""
@@ -214,7 +214,8 @@ def held_out(predicted: FloatArray, fold: IntArray) -> FloatArray:
 
 
 Progress = Callable[[str, int, int], None]
-INNER_FOLDS, LEAST_FOLDS = 10, 2
+CHOOSING_FOLDS = 10
+"""On which laws choose what they believe and regimes are told apart, whatever number of folds is to judge."""
 MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
 
 
@@ -289,9 +290,7 @@ class Study:
     def inner_folds(self, rows: BoolArray) -> BoolArray:
         """Folds (V, R) of some rows (R,) alone, for choosing what a law believes."""
         log = self.log.select(rows)
-        count = min(
-            max(self.settings.folds, LEAST_FOLDS) if self.settings.folds else INNER_FOLDS, len(np.unique(log.groups))
-        )
+        count = min(CHOOSING_FOLDS, len(np.unique(log.groups)))
         masks = np.zeros((count, len(rows)), dtype=bool)
         masks[:, rows] = fold_masks(log, count)
         return masks

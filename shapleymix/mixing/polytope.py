@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from shapleymix.errors import Fault, InfeasibleError
-from shapleymix.fitting.evidence import TRACE
+from shapleymix.fitting.evidence import TRACE, traceless
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.words import format_size
 
@@ -255,7 +255,7 @@ class Polytope:
         return error
 
     def checked(self) -> Polytope:
-        """The same, with bounds that crossed by rounding alone made equal.
+        """The same, with bounds that crossed by rounding alone made equal, and ratios without room held at one value.
 
         Raises
         ------
@@ -265,7 +265,43 @@ class Polytope:
         error = self.explain()
         if error is not None:
             raise error
-        return replace(self, upper=np.maximum(self.upper, self.lower))
+        return replace(self, upper=np.maximum(self.upper, self.lower))._with_room()
+
+    @property
+    def is_none(self) -> BoolArray:
+        """Sources (M,) of which no mixture has more than a trace, which is none."""
+        return self.upper < TRACE
+
+    def _with_room(self) -> Polytope:
+        """The same where a ratio that is the same in all mixtures is held there by its own bounds, and traces at 0.
+
+        One linear program finds these, whatever bounds hold them: over mixtures times any factor, as many ratios as can
+        be off a bound are, each by up to 1 (Freund, Roundy and Todd 1985).
+        """
+        M, lower, upper = len(self.sources), np.where(self.is_none, 0.0, self.lower), traceless(self.upper)
+        if self.is_box:
+            return replace(self, lower=lower, upper=upper)
+        matrix, limits, equal = self.written()
+        wide, eye = matrix.shape[1], np.eye(M, matrix.shape[1])
+        none, one = np.zeros((len(matrix), 2 * M)), np.eye(M)
+        # Columns: mixtures times the factor, with what an L1 ball adds; the distances from floors and caps; the factor.
+        rows = np.concatenate(
+            [
+                np.column_stack([matrix, none, -limits]),
+                np.column_stack([-eye, one, 0 * one, lower]),
+                np.column_stack([eye, 0 * one, one, -upper]),
+            ]
+        )
+        bounds = [*[(None, None)] * wide, *[(0.0, 1.0)] * (2 * M), (1.0, 1 / TRACE)]
+        cost = np.repeat([0.0, -1.0, 0.0], [wide, 2 * M, 1])
+        found = linprog(
+            cost, A_ub=rows[equal:], b_ub=np.zeros(len(rows) - equal), A_eq=rows[:equal], b_eq=np.zeros(equal),
+            bounds=bounds, method="highs", options=EXACT,
+        )  # fmt: skip
+        if not found.success:
+            return replace(self, lower=lower, upper=upper)
+        off_floor, off_cap = np.split(found.x[wide : wide + 2 * M] > 0.5, 2)
+        return replace(self, lower=np.where(off_cap, lower, upper), upper=np.where(off_floor, upper, lower))
 
     def _ball_rows(self, at: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Rows and their limits of the ball over (s, v): of L1 exactly, with v >= |s - center|; of KL its tangent."""
@@ -345,9 +381,19 @@ class Polytope:
                 named = f"the {kind} {bound[i]:.4g}{why and f' ({why})'} of {names[i]}"
                 epochs = kind == "cap" and why == TOKENS and bound[i] > 0
                 hint = f"change it to {other:.4g}" + (f" ({other / bound[i]:.3g} times the epochs)" if epochs else "")
-                text = f"{named} cannot hold with the others, by {change[i]:.4g}"
+                text = f"{named} cannot hold with {self._against(i)}, by {change[i]:.4g}"
                 faults.append(Fault(text, value=f"{change[i]:.6g}", hint=hint))
         return faults
+
+    def _against(self, place: int) -> str:
+        """What a bound of that number cannot hold with: the tokens of its source, where they are too few."""
+        if place >= len(self.sources) or self.cap_origin[place] != TOKENS or self.lower[place] <= self.upper[place]:
+            return "the others"
+        epochs, tokens, D = self.supply.epochs[place], self.supply.available[place], self.supply.D
+        return (
+            f"its tokens: {epochs:g} epochs of {self.sources[place]}'s {format_size(tokens)} tokens are "
+            f"{self.upper[place]:.3g} of {format_size(D)}"
+        )
 
     def _too_far(self, ball: Ball) -> list[Fault]:
         """Whether no mixture within the other bounds is near enough to the centre."""

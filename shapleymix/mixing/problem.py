@@ -28,7 +28,7 @@ from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, Name
 from shapleymix.mixing.constraints import Constraint, rows_and_cones
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
-from shapleymix.mixing.polytope import FEASIBLE, REGIME, UNSEEN, Polytope
+from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, UNSEEN, Polytope
 from shapleymix.mixing.reporting import candidates_of, reported, tokens_of
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import BoolArray, FloatArray
@@ -389,7 +389,7 @@ def _above_the_edge(fit: Any, surface: Surface, within: Polytope, counted: BoolA
     edge = _edges(fit, surface, counted)
     for place in np.flatnonzero(edge).tolist():
         most = within.minimise_linear(-np.eye(len(edge))[place])
-        if most is None or most[0][place] <= FEASIBLE:
+        if most is None or most[0][place] < TRACE:
             within = within.held_at_zero(np.arange(len(edge)) == place, REGIME)
             edge[place] = 0.0
     share, wanted = 1.0, within.with_floors(edge, REGIME)
@@ -418,13 +418,15 @@ def _edges(fit: Any, surface: Surface, counted: BoolArray) -> FloatArray:
             if place >= 0 and (name := fit.targets[target]) in apart:
                 least = coverage.p_range[target, place, 0] * (1.0 if apart[name] else BELOW)
                 edge[place] = max(edge[place], least if least >= TRACE else 0.0)
-    return edge
+    # what a few epochs of all that there is do not reach is no less than the runs tell of
+    few = DEFAULT_EPOCHS * surface.available / surface.D
+    return np.minimum(edge, np.where(np.isnan(few), np.inf, np.maximum(few, LEAST_NONZERO)))
 
 
 def _with_absent(pieces: Pieces, surface: Surface, within: Polytope) -> Pieces:
     """The pieces, those of targets whose own source the bounds leave out being those of the other regime."""
     absent, own = surface.absent, surface.own
-    there = (own >= 0) & (within.upper[np.maximum(own, 0)] <= 0)
+    there = (own >= 0) & within.is_none[np.maximum(own, 0)]
     if absent is None or not there.any():
         return pieces
 

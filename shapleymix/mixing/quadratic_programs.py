@@ -55,16 +55,16 @@ class _Model(NamedTuple):
     fall: float
 
 
-def descended(goal: Goal, start: FloatArray) -> list[FloatArray]:
-    """Where the programs lead from a mixture (M,), which need not be within the bounds; `start` where they fail.
+def descended(goal: Goal, start: FloatArray) -> tuple[list[FloatArray], bool]:
+    """Where the programs lead from a mixture (M,), which need not be within the bounds; and whether they got there.
 
     The last mixtures, the newest first: the objective cannot tell these apart, but a proof at a ratio that is nearly
-    none can, and a program that the solver left less exact may have led away from it again.
+    none can, and a program that the solver left less exact may have led away from it again. `start` where they fail.
     """
     bounds = goal.within
     inside = np.clip(start, np.maximum(bounds.lower, LEAST), np.maximum(bounds.upper, LEAST))
     p = np.where(bounds.movable, inside, bounds.lower)
-    w, pull, idle, least, cuts, last = goal.active(p), 0.0, 0, np.inf, [], [p]
+    w, pull, idle, least, cuts, last, ended = goal.active(p), 0.0, 0, np.inf, [], [p], False
     for _ in range(STEPS):
         inside = goal.violation(p) <= 1e2 * FEASIBLE
         tried = (_model(goal, [p, *cuts], w, pull, part) for part in SHRINK[: 1 if inside else None])
@@ -83,9 +83,9 @@ def descended(goal: Goal, start: FloatArray) -> list[FloatArray]:
         # A ratio that is nearly none needs a few more steps than the objective can tell.
         better = not inside or found < least - rounding
         idle, least = (0, found) if better else (idle + 1, least)
-        if idle == IDLE or (idle and np.all(np.abs(share * step) <= STILL * p)):
+        if ended := idle == IDLE or bool(idle and np.all(np.abs(share * step) <= STILL * p)):
             break
-    return last if bounds.violation(p) <= FEASIBLE else [start]
+    return (last, ended) if bounds.violation(p) <= FEASIBLE else ([start], False)
 
 
 def _merit(goal: Goal, p: FloatArray, pull: float) -> float:
@@ -127,7 +127,8 @@ def _model(goal: Goal, points: list[FloatArray], w: FloatArray, pull: float, shr
         shares = np.maximum(duals[-K:], 0.0).reshape(len(points), -1).sum(axis=0)
         w[counted] = goal.w[counted] * shares
     fall = -unit * float(cost @ x + x @ quadratic @ x / 2)
-    return _Model(p + (scale * x)[:M], w, unit * float(duals[-K - 1]) if curved else 0.0, fall)
+    reached = np.where(movable, p + (scale * x)[:M], goal.within.lower)  # a trace of a ratio that is none has effects
+    return _Model(reached, w, unit * float(duals[-K - 1]) if curved else 0.0, fall)
 
 
 def _rows(bounds: Polytope, p: FloatArray, shrink: float, tangents: Tangents) -> tuple[FloatArray, FloatArray, int]:

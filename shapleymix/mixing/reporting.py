@@ -32,7 +32,7 @@ from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REG
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray, Record
-from shapleymix.tables.languages import column_of
+from shapleymix.tables.languages import column_of, own_data, paths_of
 from shapleymix.tables.mixtures import ONCE, Rivals, epochs_of, named_baselines, rivals_of, shares_of_bytes
 from shapleymix.tables.words import format_size, parse_size
 
@@ -183,11 +183,16 @@ def reported(one: Problem, proof: Proof) -> Mixture:
     losses_low, losses_high = np.where(np.isnan(losses), np.nan, surface.interval(p[None], one.level)[:, 0])
     low, high = one.objective_interval(p)
     draws = one.draws if isinstance(goal.law, Pieces) else None
-    optima = None if draws is None else solve_replicates(goal, draws, p)
-    ends = [0.5 - one.level / 2, 0.5 + one.level / 2]
-    spread = np.full((2, len(p)), np.nan) if optima is None else np.quantile(optima, ends, axis=0, method="nearest")
+    optima = np.zeros((0, len(p))) if draws is None else solve_replicates(goal, draws, p)
+    count, ends = len(optima), [0.5 - one.level / 2, 0.5 + one.level / 2]
+    spread = np.quantile(optima, ends, axis=0, method="nearest") if count else np.full((2, len(p)), np.nan)
+    told, notices = _told(one, proof, spread)
+    if draws is not None and count < draws.batch[0]:
+        notices.append(
+            f"{draws.batch[0] - count} of {draws.batch[0]} replicates were not solved: ratios leave them out"
+        )
     return Mixture(
-        **common_fields(one, *_told(one, proof, spread)),
+        **common_fields(one, told, notices),
         p=p,
         p_low=np.minimum(spread[0], p),
         p_high=np.maximum(spread[1], p),
@@ -205,7 +210,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         epochs=epochs_of(p, surface.available, surface.D),
         p_bytes=shares_of_bytes(left, column_of(one.asked["languages"], "bytes_per_token", within.sources)),
         baselines=_rivals(one, p),
-        replicates=0 if optima is None else len(optima),
+        replicates=count,
         penalty=goal.penalty(p),
         kl=goal.kl,
         anchor=goal.anchor,
@@ -267,6 +272,10 @@ def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
     """The optimum against baselines and the mixtures that were asked for; and these against each other."""
     surface, asked, found = one.surface, one.asked, []
     named = named_baselines(surface.sources, surface.available, asked["compare_to"], surface.D)
+    if surface.score is None and np.ptp(one.weights.raw) > 0:  # what most would do first: ratios as the weights
+        own = own_data(paths_of(surface.sources, getattr(one.fit, "parents", {}), surface.targets), surface.targets)
+        ratios = own @ (one.weights.raw / np.maximum(own.sum(axis=0), 1))
+        named = {"weights": ratios / ratios.sum(), **named} if ratios.any() else named
     for name, rest in named.items():
         q = one.whole(rest)
         known = _compared(one, name, q, one.gained(p, q))

@@ -49,7 +49,7 @@ def search(goal: Goal, seed: int) -> FloatArray:
         share = SHRINK ** (round_ + 1)
         near = (1 - share) * best[rng.integers(len(best), size=POOL)] + share * _mixed(rng, vertices)
         best = ranked(np.concatenate([best, near]))
-    lower = [descended(goal, p)[0] if isinstance(goal.law, Pieces) else _refined(goal, p) for p in best]
+    lower = [descended(goal, p)[0][0] if isinstance(goal.law, Pieces) else _refined(goal, p) for p in best]
     return min([*best, *lower], key=goal.total)
 
 
@@ -127,7 +127,7 @@ def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[Proof]:
 
 
 def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray:
-    """Optima (B, M) under each replicate of the law, without proofs.
+    """Optima (B, M) under each replicate of the law, without proofs; without those whose search does not end.
 
     The batched engine's cost grows as B M^2 (M + K) for each of some six steps; elsewhere quadratic programs
     lead down from `start` (M,), the optimum of the law.
@@ -138,7 +138,8 @@ def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray
         lower, upper, w = (np.broadcast_to(side, (count, len(side))) for side in (within.lower, within.upper, goal.w))
         return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tolerance=OF_REPLICATES)
     members = [replace(goal, law=flat.take(member)) for member in range(len(flat.floor))]
-    return np.stack([descended(one, start)[0] for one in members])
+    found = [descended(one, start) for one in members]
+    return np.array([points[0] for points, ended in found if ended]).reshape(-1, len(start))
 
 
 def stacked(members: Sequence[Pieces]) -> Pieces:
@@ -167,7 +168,7 @@ def _batch(goals: Sequence[Goal]) -> FloatArray:
 
 def _apart(goal: Goal) -> Proof:
     """The optimum where bounds are more than a box, or the worst case is asked for."""
-    found = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
+    found, _ = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
     if goal.cones is not None and goal.cones.violation(found[0]) > OWN:
         raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
     return _best(goal, found if goal.cones is None else found[:1])  # a proof of cones takes tangents for each source

@@ -24,7 +24,7 @@ import numpy as np
 from shapleymix.display import Tabular
 from shapleymix.errors import UsageError, caution, described
 from shapleymix.files import Json
-from shapleymix.fitting.evidence import Logs
+from shapleymix.fitting.evidence import Logs, line_of, parting_run
 from shapleymix.fitting.fit import Fit
 from shapleymix.mixing.bounds import polytope_of
 from shapleymix.mixing.polytope import FEASIBLE, Polytope
@@ -194,6 +194,8 @@ def design(
     chosen, error = choose(pool[open_places], points, trained, count)
     order = open_places[chosen]
     notices = () if known is None else ("the region lies around the optimum of the fit",)
+    if so_far is not None and (line := line_of(so_far.N, so_far.D)) is not None:
+        notices = (*notices, parting_run(line, so_far.N, so_far.D))
     found = Design(
         sources=names, N=size, D=tokens, runs=_ids(so_far, count), p=pool[order],
         batch=np.arange(count, dtype=np.int64) * parts // count + 1, candidate=order, error=error,

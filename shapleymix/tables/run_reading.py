@@ -17,7 +17,7 @@ from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import EXACT, ROUNDED, renormalise, row_sums
 from shapleymix.tables.runs import LATE, LOSSES, RECIPE, UNIQUE, Losses, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, listed, read_sheet
-from shapleymix.tables.words import check_label, format_range, parse_choice
+from shapleymix.tables.words import check_label, format_range, format_size, parse_choice
 
 SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
 PREFIXES = (UNIQUE, LATE, "tokens_", "p_", "loss_")
@@ -30,6 +30,8 @@ _NAMED_LIKE = (
 _UNIT_HINT = "N counts parameters and D tokens: in a table, 243M is 243 million; `shapleymix import` multiplies columns"
 _FEWEST_TOKENS, _MOST_TOKENS = 0.2, 1e6
 """Tokens of a run for each parameter: published ones have .3, in a study of repeated tokens, to 15,000."""
+_SURELY_TOO_FEW, _SMALLEST = 1e-3, 1e3
+"""Tokens of a run for each parameter, and parameters, that no run has by itself, not even one that crashed at once."""
 _SUM_HINT = f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised"
 _PERCENT_HINT = "divide them by 100, or read the table with `shapleymix import --map ratio_unit=percent`"
 _RULES = {
@@ -308,13 +310,15 @@ def _with_ids(log: RunLog) -> RunLog:
 
 
 def _require_models(sheet: Sheet, log: RunLog) -> None:
-    """What no language models have: N or D in other units, or in each other's place."""
-    N, D = log.N, log.D[log.trained]
-    sizes = f"N is {format_range(N)} parameters and D {format_range(D)} tokens"
+    """What no language models have: N or D in other units, in all rows or in some, or in each other's place."""
+    N, D, ratio = log.N, log.D[log.trained], log.ends_by(None) / log.N
     if not D.size:
         return
     if np.median(D / N[log.trained]) < _FEWEST_TOKENS:
+        sizes = f"N is {format_range(N)} parameters and D {format_range(D)} tokens"
         message = f"{sizes}: no model is trained on so few tokens; N and D may be swapped"
         sheet.fault(message, hint=_UNIT_HINT)
-    elif N.max() < 1e3 or D.max() > _MOST_TOKENS * N.min():
-        sheet.fault(f"{sizes}: no model is so small for its tokens", hint=_UNIT_HINT)
+        return
+    for row in np.flatnonzero(log.trained & ((ratio < _SURELY_TOO_FEW) | (ratio > _MOST_TOKENS) | (N < _SMALLEST))):
+        sizes = f"N is {format_size(N[row])} parameters and D {format_size(log.D[row])} tokens"
+        sheet.fault(f"{sizes}: no model is so small for its tokens, or trained on so few", int(row), None, _UNIT_HINT)
