@@ -115,16 +115,12 @@ class TransferMatrix(Tabular, Record):
         origin = self.provenance.get("origin")
         row = align(self.sources, to=sources, what="sources of the SV matrix", origin=origin)
         column = align(self.targets, to=targets, what="targets of the SV matrix", origin=origin)
-
-        def pick(values: FloatArray | None) -> FloatArray | None:
-            return None if values is None else values[np.ix_(row, column)]
-
-        nsv = self.nsv[np.ix_(row, column)]
+        place = np.ix_(row, column)
+        nsv = self.nsv[place]
         if len(row) < len(self.sources):
             nsv = nsv / nsv.max(axis=0)
-        return replace(
-            self, sources=tuple(sources), targets=tuple(targets), sv=pick(self.sv), nsv=nsv, stderr=pick(self.stderr)
-        )
+        sv, stderr = (None if one is None else one[place] for one in (self.sv, self.stderr))
+        return replace(self, sources=tuple(sources), targets=tuple(targets), sv=sv, nsv=nsv, stderr=stderr)
 
     @property
     def in_nats(self) -> bool:
