@@ -88,12 +88,7 @@ def format_range(values: FloatArray, digits: int = 4) -> str:
 
 
 def align(
-    names: Sequence[str],
-    *,
-    to: Sequence[str],
-    what: str = "languages",
-    exact: bool = False,
-    origin: str | None = None,
+    names: Sequence[str], *, to: Sequence[str], what: str = "languages", exact: bool = False, origin: str | None = None
 ) -> IntArray:
     """Where each label of `to` stands in `names`.
 
