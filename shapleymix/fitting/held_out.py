@@ -257,7 +257,10 @@ def law_of(given: str | type[Law]) -> type[Law]:
         If there is no such law, or it is another kind of value.
     """
     if isinstance(given, str):
-        return named_law(given)
+        known: dict[str, type[Law]] = {**LAWS, **BLACK_BOXES}
+        if given not in known:
+            raise UsageError(f"no law is called {given!r}", hint=did_you_mean(given, known))
+        return known[given]
     if not (inspect.isclass(given) and issubclass(given, Law)):
         raise UsageError(f"{given!r:.60} is no law", hint="give a law's name, or a subclass of Law")
     return given
@@ -277,11 +280,3 @@ def laws_of(given: Sequence[str | type[Law]] | str | type[Law]) -> list[type[Law
     if not listed:
         raise UsageError("no law is given to compare", hint="name at least one, or leave laws out for all")
     return [law_of(one) for one in listed]
-
-
-def named_law(name: str) -> type[Law]:
-    """The law of that name, or an error with the nearest one."""
-    known: dict[str, type[Law]] = {**LAWS, **BLACK_BOXES}
-    if name not in known:
-        raise UsageError(f"no law is called {name!r}", hint=did_you_mean(name, known))
-    return known[name]
