@@ -233,16 +233,9 @@ class Repetition(Record):
         self, sources: Sequence[str], level: float
     ) -> list[tuple[str, str | None, str, float, float, float]]:
         """h, and R* of the sources that runs repeat, as rows of a fit's parameters, where the log told them."""
-        low, high = self.interval(level)
+        low, high = self.interval(level).tolist()
         return [
-            (
-                "R*" if source else "h",
-                source,
-                EVERY_TARGET,
-                float(np.exp(self.symbols[i])),
-                float(low[i]),
-                float(high[i]),
-            )
+            ("R*" if source else "h", source, EVERY_TARGET, float(np.exp(self.symbols[i])), low[i], high[i])
             for i, source in enumerate((None, *sources))
             if self.identified and (self.epochs[i - 1, 1] > ONCE if i else self.mixed)
         ]
@@ -270,12 +263,10 @@ class Repetition(Record):
         """Where repeated tokens do so much harm at points (R, M), of N and D (R,), that only its order is known."""
         u = np.where(np.isnan(unique), np.inf, unique) / D[:, None]
         harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harmed_by(paths, targets)
-        if harm.size == 0 or harm.max() <= MOST_HARM:
-            return []
-        named = short([name for name, most in zip(targets, harm.max(axis=0).tolist(), strict=True) if most > MOST_HARM])
-        return [
-            f"repeated tokens add up to {harm.max():.0%} to the loss on {named}: so much harm is known only roughly"
-        ]
+        most = harm.max(axis=0, initial=0.0)
+        named = [name for name, one in zip(targets, most.tolist(), strict=True) if one > MOST_HARM]
+        text = f"repeated tokens add up to {most.max(initial=0.0):.0%} to the loss on {short(named)}"
+        return [f"{text}: so much harm is known only roughly"] * bool(named)
 
     def warnings(
         self, p: FloatArray, unique: FloatArray, D: float, sources: Sequence[str], who: str = "the mixture"
