@@ -32,8 +32,7 @@ def is_sure(low: float, probability: float) -> bool | None:
 
 def listed(names: Sequence[str]) -> str:
     """Names with commas, of many the first."""
-    shown = list(names) if len(names) <= SHOWN else [*names[: SHOWN - 1], f"{len(names) - SHOWN + 1} others"]
-    return ", ".join(shown)
+    return ", ".join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], f"{len(names) - SHOWN + 1} others"])
 
 
 @dataclass(frozen=True)
