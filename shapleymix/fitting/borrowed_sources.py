@@ -90,11 +90,9 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
     coverage, repetition = fit.coverage, fit.repetition
     if fresh:
         repetition = None if repetition is None else repetition.with_source(place.row)
-        coverage = replace(
-            coverage,
-            p_range=np.insert(coverage.p_range, place.row, 0.0, axis=1),
-            mixtures=np.insert(coverage.mixtures, place.row, 0, axis=1),
-        )
+        p_range = np.insert(coverage.p_range, place.row, 0.0, axis=1)
+        mixtures = np.insert(coverage.mixtures, place.row, 0, axis=1)
+        coverage = replace(coverage, p_range=p_range, mixtures=mixtures)
     coverage = replace(coverage, alike={**coverage.alike, new: known})
     absent = _with_absent(fit, new, known, rng)
     return replace(
@@ -118,9 +116,8 @@ def _with_absent(fit: Fit, new: str, known: str, rng: np.random.Generator) -> No
     if fit.absent is None:
         return None
     own = fit.absent
-    whole = _with(
-        replace(fit, law=own.law, replicates=own.replicates, coverage=own.coverage, absent=None), new, known, rng
-    )
+    alone = replace(fit, law=own.law, replicates=own.replicates, coverage=own.coverage, absent=None)
+    whole = _with(alone, new, known, rng)
     return replace(own, law=whole.law, replicates=whole.replicates, coverage=whole.coverage)
 
 
