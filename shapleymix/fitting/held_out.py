@@ -236,10 +236,8 @@ def _refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> 
     row, target = (int(place[0]) for place in np.nonzero(wrong))
     count = int(wrong.sum())
     more = f" (nor one for {count - 1} others)" if count > 1 else ""
-    message = (
-        f"law {name!r} gives no loss but {predicted[row, target]:g} for target {log.targets[target]!r} of run "
-        f"{log.runs[row]!r}{more}"
-    )
+    place = f"target {log.targets[target]!r} of run {log.runs[row]!r}{more}"
+    message = f"law {name!r} gives no loss but {predicted[row, target]:g} for {place}"
     raise FitError(message, hint="a law gives losses in nats: finite, above 0, and NaN only where it has no answer")
 
 

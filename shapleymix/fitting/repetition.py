@@ -278,15 +278,11 @@ class Repetition(Record):
         found = []
         untold = [i for i in often if not self.identified or (not self.mixed and p[i] < ALONE)]
         if untold:
-            whence = (
-                "repeat tokens only alone, so the harm of repeats beside other tokens is not measured"
-                if self.identified
-                else "repeat too few tokens to measure this, so the published penalty is used"
-            )
-            found.append(
-                f"{who} repeats {_named(sources, epochs, untold)}; the fitted runs {whence}"
-                + ("" if self.replicates is None else f": the best epochs are known to {self.open()}")
-            )
+            whence = "repeat too few tokens to measure this, so the published penalty is used"
+            if self.identified:
+                whence = "repeat tokens only alone, so the harm of repeats beside other tokens is not measured"
+            known = "" if self.replicates is None else f": the best epochs are known to {self.open()}"
+            found.append(f"{who} repeats {_named(sources, epochs, untold)}; the fitted runs {whence}{known}")
         elif far := [i for i in often if epochs[i] > most[i] * ONCE]:
             seen = ", ".join(f"{sources[i]} at most {most[i]:.3g}" for i in far)
             found.append(f"{who} repeats {_named(sources, epochs, far)}; the fitted runs repeat {seen}")
@@ -342,9 +338,8 @@ def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray)
         limits = np.broadcast_to(np.asarray(supply if given is None else given, dtype=np.float64), p.shape)
     except (TypeError, ValueError, OverflowError) as error:
         hint = f"give an array of {p.shape[0]} x {p.shape[1]} (points x sources), NaN where there is no limit"
-        raise UsageError(
-            f"unique tokens: {described(given)} is not one number a point and source", hint=hint
-        ) from error
+        message = f"unique tokens: {described(given)} is not one number a point and source"
+        raise UsageError(message, hint=hint) from error
     if ((limits <= 0) & (p > 0)).any():
         hint = "leave the source out of the mixture; where there is no limit, do not name its tokens"
         raise UsageError("unique tokens: a mixture holds a source that has 0 of them, or fewer", hint=hint)

@@ -144,11 +144,8 @@ def learning_curve(
     law, level = law_of(chosen), parse_level(level)
     sizes, notices = _fitted(law, study, _designs(study), progress)
     if len(sizes) < SIZES_NEEDED:
-        message = (
-            f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted, "
-            f"{SIZES_NEEDED} are needed"
-        )
-        raise FitError(message, hint="give more runs, or another law")
+        message = f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted"
+        raise FitError(f"{message}, {SIZES_NEEDED} are needed", hint="give more runs, or another law")
     return _curve(law.name, study, sizes, level, (*regimes.notices, *notices))
 
 
