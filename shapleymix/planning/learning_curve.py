@@ -156,11 +156,6 @@ class _Size:
     mixtures: float
     each: FloatArray
 
-    @property
-    def PE(self) -> float:
-        """Their mean."""
-        return float(self.each.mean())
-
 
 def _fitted(
     law: type[Law], study: Study, designs: Sequence[tuple[float, BoolArray]], progress: Progress | None
@@ -172,11 +167,9 @@ def _fitted(
         if progress is not None:
             progress("learning curve", number, len(designs))
         try:
-            errors = _errors(law, study, masks)
+            found.append(_Size(size, np.array(_errors(law, study, masks))))
         except FitError as error:
             notices.append(f"no fit to {size:g} mixtures: {error.message}")
-            continue
-        found.append(_Size(size, np.array(errors)))
     return found, notices
 
 
@@ -184,7 +177,7 @@ def _curve(law: str, study: Study, sizes: Sequence[_Size], level: float, notices
     """The curve that the errors tell, and where it leads."""
     now = study.mixtures
     share = np.array([one.mixtures for one in sizes]) / now
-    PE, count = np.array([one.PE for one in sizes]), np.array([len(one.each) for one in sizes])
+    PE, count = np.array([one.each.mean() for one in sizes]), np.array([len(one.each) for one in sizes])
     scatter = _scatter(sizes, now)
     error = scatter / np.sqrt(share * count)
     curves = _draws(share, np.log(PE), error, study.seed)
@@ -218,7 +211,7 @@ def _errors(law: type[Law], study: Study, masks: BoolArray) -> list[float]:
 
 def _scatter(sizes: Sequence[_Size], now: int) -> float:
     """Relative spread of PE between fits to all mixtures, as the fits to a share of them tell it by root n."""
-    squares = sum(one.mixtures / now * ((one.each / one.PE - 1) ** 2).sum() for one in sizes)
+    squares = sum(one.mixtures / now * ((one.each / one.each.mean() - 1) ** 2).sum() for one in sizes)
     freedom = sum(len(one.each) - 1 for one in sizes)
     return float(np.sqrt(squares / max(freedom, 1)))
 
