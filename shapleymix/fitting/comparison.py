@@ -261,15 +261,8 @@ def _summary(
         failed = isinstance(one, ShapleyMixError)
         known = (None, 0.0, float("nan"), one.message) if failed else (*next(told), None)
         entries.append(Entry(contender.name, size_of(contender, study), *known))
-    return Comparison(
-        entries=tuple(entries),
-        design=design,
-        rows=len(groups),
-        mixtures=len(np.unique(groups)),
-        gap=gap,
-        gap_error=gap_error,
-        notices=evidence.notices + _partial(wanted, common),
-    )
+    mixtures, notices = len(np.unique(groups)), evidence.notices + _partial(wanted, common)
+    return Comparison(tuple(entries), design, len(groups), mixtures, gap, gap_error, notices)
 
 
 def _off(loss: FloatArray, predicted: FloatArray, common: BoolArray, PE: FloatArray) -> FloatArray:

@@ -91,17 +91,11 @@ def score(
     use = ~np.isnan(loss) & ~np.isnan(predicted)
     if counted is not None:
         use &= counted
-    rows = use.sum(axis=0)
     error = np.where(use, np.abs(loss - predicted), 0.0).sum(axis=0)
-    total = np.where(use, loss, 0.0).sum(axis=0)
-    return Scores(
-        targets=targets,
-        PE=_ratio(error, total),
-        R2=_r_squared(loss, predicted, use),
-        spearman=_spearman(loss, predicted, use),
-        coverage=np.full(len(targets), np.nan) if low is None or high is None else _coverage(loss, low, high, use),
-        rows=rows.astype(np.int64),
-    )
+    PE = _ratio(error, np.where(use, loss, 0.0).sum(axis=0))
+    R2, spearman = _r_squared(loss, predicted, use), _spearman(loss, predicted, use)
+    coverage = np.full(len(targets), np.nan) if low is None or high is None else _coverage(loss, low, high, use)
+    return Scores(targets, PE, R2, spearman, coverage, use.sum(axis=0).astype(np.int64))
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
@@ -150,13 +144,12 @@ def predicted_held_out(law: type[Law], study: Study, masks: BoolArray) -> FloatA
         return _learned_held_out(law, study, masks)
     if law.knobs:
         return _tuned(law, study, masks)
-    log = study.log
     predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
     for alike, problem in _problems(law, study, masks):
         estimate = problem.estimate((~masks[alike]).astype(np.float64))
         predicted[alike] = study.evidence.losses(estimate.law, estimate.repeated)
         held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
-        require_losses(law.name, _held_out(predicted[alike], masks[alike]), held, log)
+        require_losses(law.name, _held_out(predicted[alike], masks[alike]), held, study.log)
     return _held_out(predicted, masks)
 
 
