@@ -14,6 +14,7 @@ Axes: S scores, G mixtures, B replicates, T tasks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +34,7 @@ from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
-from shapleymix.tables.words import as_word, format_size, parse_number, parse_pairs
+from shapleymix.tables.words import as_word, format_size, parse_number, parse_pairs, require_names
 
 FEWEST = 3
 """Mixtures below which two numbers can be fitted and nothing is known of their error."""
@@ -126,8 +127,7 @@ class Calibration(Record):
 
     def score(self, loss: FloatArray | float) -> FloatArray:
         """Predicted scores at losses."""
-        guess = self.chance if self.shape.is_sigmoid else 0.0
-        return self.shape.score(np.asarray(loss, dtype=float), self.a, self.b, guess)
+        return self.shape.score(np.asarray(loss, dtype=float), self.a, self.b, self.chance)
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,10 @@ class Downstream(Tabular, Record):
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             scale = np.sqrt(one.dof / rng.chisquare(one.dof, replicates))
             drawn[:, :, t] = np.array([[one.a], [one.b]]) + scale * (root @ rng.standard_normal((2, replicates)))
-        middle = np.array([one.losses.mean() for one in self.calibrations])
-        return self._curves(*self._kept_falling(drawn[0], drawn[1], middle))
+        (a, b), fitted = drawn, self.curves.a
+        kept = np.where(fitted > 0, np.maximum(a, LEAST_SLOPE * fitted), np.minimum(a, LEAST_SLOPE * fitted))
+        middle = np.array([one.shape.value(one.losses.mean()) for one in self.calibrations])
+        return self._curves(kept, b + (a - kept) * middle)  # turned about what it says of the middle loss
 
     def weights(
         self, given: Mapping[str, float | str] | str | None = None, objective: str = "mean"
@@ -210,17 +212,12 @@ class Downstream(Tabular, Record):
         UsageError
             If a name is no task, nothing counts, or a task counts that scores worse for a lower loss.
         """
-        names = tuple(dict.fromkeys(one.task for one in self.calibrations))
-        weights = dict.fromkeys(names, 1.0) if given is None else parse_pairs(given, parse_number, "task weight")
-        known = (*names, *self.labels)
-        odd = [name for name in weights if name not in known]
-        if odd:
-            raise UsageError(f"a weight is given for {odd[0]!r}, which is no task", hint=did_you_mean(odd[0], known))
-        counts = {
-            name: sum(one.task == name for one in self.calibrations) if objective == "mean" else 1 for name in names
-        }
+        counts = Counter(one.task for one in self.calibrations)
+        weights = dict.fromkeys(counts, 1.0) if given is None else parse_pairs(given, parse_number, "task weight")
+        require_names(weights, (*counts, *self.labels), "task weight")
+        shares = counts if objective == "mean" else dict.fromkeys(counts, 1)
         found = {
-            one.label: weights.get(one.label, weights.get(one.task, 0.0) / counts[one.task])
+            one.label: weights.get(one.label, weights.get(one.task, 0.0) / shares[one.task])
             for one in self.calibrations
         }
         if not any(weight > 0 for weight in found.values()):
@@ -242,15 +239,8 @@ class Downstream(Tabular, Record):
         return {name: [getattr(one, name) for one in self.calibrations] for name in names}
 
     def _curves(self, a: FloatArray, b: FloatArray) -> TaskCurves:
-        guess = np.array([one.chance if one.shape.is_sigmoid else 0.0 for one in self.calibrations])
-        return TaskCurves(a, b, guess, np.array([CODES[one.transform] for one in self.calibrations]))
-
-    def _kept_falling(self, a: FloatArray, b: FloatArray, middle: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Drawn lines (B, T) whose slopes keep their sign, turned about what they say of the middle loss."""
-        fitted = self.curves.a
-        kept = np.where(fitted > 0, np.maximum(a, LEAST_SLOPE * fitted), np.minimum(a, LEAST_SLOPE * fitted))
-        at = np.array([one.shape.value(loss) for one, loss in zip(self.calibrations, middle, strict=True)])
-        return kept, b + (a - kept) * at
+        chance = np.array([one.chance for one in self.calibrations])
+        return TaskCurves(a, b, chance, np.array([CODES[one.transform] for one in self.calibrations]))
 
 
 def calibrate_scores(
@@ -285,7 +275,9 @@ def calibrate_scores(
     sheet = read_sheet(scores)
     points, notices = _points(sheet, rows, _meanings(task_language, rows.targets), _chances(chance))
     refused = {f"{one.task}/{one.target}": why for one in points if (why := _why_not(one))}
-    found = tuple(_calibrated(one) for one in points if f"{one.task}/{one.target}" not in refused)
+    lines = [lines_of(one).values() for one in points if f"{one.task}/{one.target}" not in refused]
+    # the lowest held-out error, the first of equals
+    found = tuple(min((one for one, _ in each), key=lambda one: round(one.held_out, 12)) for each in lines)
     if not found:
         label, why = next(iter(refused.items()), ("scores", "there are none"))
         hint = "score more runs of different mixtures, on tasks that some runs do better than others"
@@ -305,32 +297,26 @@ def lines_of(points: Points) -> dict[str, tuple[Calibration, FloatArray]]:
     return {one.name: _line(points, one) for one in kinds}
 
 
-def _calibrated(points: Points) -> Calibration:
-    """The line of the lowest held-out error, the first of equals."""
-    return min((one for one, _ in lines_of(points).values()), key=lambda one: round(one.held_out, 12))
-
-
 def _line(points: Points, shape: Transform) -> tuple[Calibration, FloatArray]:
     """A transform's line through all scores, and its errors on mixtures left out one at a time."""
     groups, rows = np.unique(points.groups), len(points.score)
-    guess = points.chance if shape.is_sigmoid else 0.0
     through = _bent if shape.is_sigmoid else _straight
     a, b = through(points, shape, np.ones(rows, dtype=bool))
     misses = np.empty(rows)
     for group in groups:
         out = points.groups == group
         slope, level = through(points, shape, ~out)
-        misses[out] = points.score[out] - shape.score(points.loss[out], slope, level, guess)
-    residual, mixtures = points.score - shape.score(points.loss, a, b, guess), len(groups)
+        misses[out] = points.score[out] - shape.score(points.loss[out], slope, level, points.chance)
+    residual, mixtures = points.score - shape.score(points.loss, a, b, points.chance), len(groups)
     squares = float(np.square(points.score - points.score.mean()).sum())
     told = 1 - float(np.square(misses).sum()) / squares if mixtures > FEWEST else np.nan
     scatter = float(np.sqrt(np.square(residual).sum() / max(rows - 2, 1)))
-    J = _jacobian(points, shape, (a, b, guess))
+    J = _jacobian(points, shape, a, b)
     spread = np.linalg.pinv(J.T @ J, hermitian=True)
     r = float(np.clip(np.corrcoef(points.loss, points.score)[0, 1], -1.0, 1.0))
     by_chance = 2 * student_t.sf(abs(r) * np.sqrt((mixtures - 2) / max(1 - r * r, 1e-300)), mixtures - 2)
     found = Calibration(
-        task=points.task, target=points.target, transform=shape.name, a=float(a), b=float(b),
+        task=points.task, target=points.target, transform=shape.name, a=a, b=b,
         covariance=np.asarray(scatter**2 * (rows / mixtures) * spread, dtype=np.float64), chance=points.chance,
         scatter=scatter, dof=mixtures - 2, losses=points.loss, scores=points.score,
         R2=1 - float(np.square(residual).sum()) / squares, held_out=float(np.sqrt(np.square(misses).mean())),
@@ -360,13 +346,13 @@ def _bent(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, flo
     return float(found.x[0]), float(found.x[1])
 
 
-def _jacobian(points: Points, shape: Transform, at: tuple[float, float, float]) -> FloatArray:
+def _jacobian(points: Points, shape: Transform, a: float, b: float) -> FloatArray:
     """Derivatives (S, 2) of the scores by a and b."""
-    g = shape.value(points.loss)
-    if not shape.is_sigmoid:
-        return np.stack([g, np.ones_like(g)], axis=1)
-    share = (shape.score(points.loss, *at) - at[2]) / (1 - at[2])
-    steep = (1 - at[2]) * share * (1 - share)
+    g, chance = shape.value(points.loss), points.chance
+    steep = np.ones_like(g)
+    if shape.is_sigmoid:
+        share = (shape.score(points.loss, a, b, chance) - chance) / (1 - chance)
+        steep = (1 - chance) * share * (1 - share)
     return np.stack([steep * g, steep], axis=1)
 
 

@@ -20,7 +20,7 @@ from shapleymix.fitting.regimes import NoOwnData
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
 from shapleymix.random_streams import RandomStream
-from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.languages import own_data, paths_of
 from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 
@@ -73,15 +73,15 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
     fresh = new not in fit.sources
     sources = (*fit.sources, new) if fresh else fit.sources
     seen = [name for name in fit.sources if name not in fit.unseen and name not in fit.coverage.alike]
+    idle = fit.law.idle() if new in fit.targets else {}
     place = _Place(
         row=sources.index(new),
         known=tuple(map(fit.sources.index, models)),
         others=tuple(fit.sources.index(name) for name in seen if name not in models),
         own=_own_targets(fit.paths, fit.targets),
         mine=_own_targets(paths_of((new,), fit.parents, fit.targets), fit.targets)[0],
-        targets=len(fit.targets),
         fresh=fresh,
-        idle=_idle_at(fit, new),
+        idle=frozenset(name for name, there in idle.items() if there[fit.targets.index(new)]),
     )
     law = fit.law.mapped(
         lambda symbol, value: place.put(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
@@ -90,12 +90,10 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
     coverage, repetition = fit.coverage, fit.repetition
     if fresh:
         repetition = None if repetition is None else repetition.with_source(place.row)
-        coverage = replace(
-            coverage,
-            p_range=np.insert(coverage.p_range, place.row, 0.0, axis=1),
-            mixtures=np.insert(coverage.mixtures, place.row, 0, axis=1),
-            ties=np.insert(coverage.ties, place.row, 0.0, axis=1),
-        )
+        p_range = np.insert(coverage.p_range, place.row, 0.0, axis=1)
+        mixtures = np.insert(coverage.mixtures, place.row, 0, axis=1)
+        ties = np.insert(coverage.ties, place.row, 0.0, axis=1)
+        coverage = replace(coverage, p_range=p_range, mixtures=mixtures, ties=ties)
     coverage = replace(coverage, alike={**coverage.alike, new: known})
     absent = _with_absent(fit, new, known, rng)
     return replace(
@@ -114,20 +112,13 @@ def _own_targets(paths: Sequence[str], targets: Sequence[str]) -> tuple[int, ...
     return tuple(np.where(own.any(axis=1), own.argmax(axis=1), -1).tolist())
 
 
-def _idle_at(fit: Fit, target: str) -> frozenset[str]:
-    """The symbols of a target on which nothing hangs before its own source is known."""
-    idle = fit.law.idle() if target in fit.targets else {}
-    return frozenset(name for name, there in idle.items() if there[fit.targets.index(target)])
-
-
 def _with_absent(fit: Fit, new: str, known: str, rng: np.random.Generator) -> NoOwnData | None:
     """What tells mixtures without a target's own language, with the source that is like another."""
     if fit.absent is None:
         return None
     own = fit.absent
-    whole = _with(
-        replace(fit, law=own.law, replicates=own.replicates, coverage=own.coverage, absent=None), new, known, rng
-    )
+    alone = replace(fit, law=own.law, replicates=own.replicates, coverage=own.coverage, absent=None)
+    whole = _with(alone, new, known, rng)
     return replace(own, law=whole.law, replicates=whole.replicates, coverage=whole.coverage)
 
 
@@ -143,8 +134,8 @@ class _Place:
         Rows of all others that runs hold.
     own : tuple of int
         For each source the target whose own data it is, or -1.
-    mine, targets : int
-        The same of the new source; and how many targets there are.
+    mine : int
+        The same of the new source.
     fresh : bool
         Whether the row is yet to be made.
     idle : set of str
@@ -156,14 +147,8 @@ class _Place:
     others: tuple[int, ...]
     own: tuple[int, ...]
     mine: int
-    targets: int
     fresh: bool
     idle: frozenset[str]
-
-    @property
-    def foreign(self) -> BoolArray:
-        """Targets (K,) that are not the new source's own."""
-        return np.arange(self.targets) != self.mine
 
     def put(self, symbol: Parameter, value: FloatArray, row: FloatArray) -> FloatArray:
         """The symbol with the new row (..., K), where it has one a source."""
@@ -231,6 +216,7 @@ def _spread(replicates: Law, place: _Place, rng: np.random.Generator) -> Law:
     targets = replicates.targets_count()
     away = WHOLE * rng.normal(size=(count, 1)) + EACH * rng.normal(size=(count, targets))
     wrong = (rng.random(count) < WRONG) if place.others else np.zeros(count, dtype=bool)
+    foreign = np.arange(targets) != place.mine
     taken = rng.choice(place.others, size=count) if place.others else np.zeros(count, dtype=np.int64)
 
     def drawn(symbol: Parameter, value: FloatArray) -> FloatArray:
@@ -240,7 +226,7 @@ def _spread(replicates: Law, place: _Place, rng: np.random.Generator) -> Law:
         row = place.like(law, symbol, value)
         if symbol.fitted or "transfer" in law.needs:
             row = _moved(symbol, row, away, value)
-            row = np.where(wrong[:, None] & place.foreign, place.other(value, taken), row)
+            row = np.where(wrong[:, None] & foreign, place.other(value, taken), row)
         return place.put(symbol, value, row)
 
     return replicates.mapped(drawn)

@@ -14,7 +14,6 @@ from shapleymix.fitting.evidence import Logs, Table
 from shapleymix.fitting.held_out import (
     Scores,
     laws_of,
-    named_law,
     over_mixtures,
     predicted_held_out,
     probability_below,
@@ -33,10 +32,12 @@ from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
-USUAL, RIVAL = LearnedBase.name, Additive.name
+USUAL = LearnedBase.name
 MIXTURES_A_NUMBER = 6
 """Mixtures that a log holds for each number of the rival before it is tried: with fewer it was never better, and it
 takes longer than all else (`bench_accuracy.py`)."""
+Predicted = FloatArray | ShapleyMixError
+"""The held-out losses of a law, or why there are none."""
 RACED = 3
 """Folds on which the rival is tried."""
 LEAST_MIXTURES = 6  # fewer do not tell their own standard error
@@ -90,7 +91,8 @@ class Comparison(Tabular, Record):
 
     def best(self) -> str:
         """The law with the lowest mean held-out PE."""
-        return self._scored()[int(np.argmin(self._errors()))].law
+        scored = self._scored()
+        return scored[int(np.argmin([entry.scores.mean["PE"] for entry in scored if entry.scores]))].law
 
     def preferred(self) -> str:
         """The law that `law="auto"` takes: `learned-base`, unless the best is better by more than chance."""
@@ -116,9 +118,6 @@ class Comparison(Tabular, Record):
 
     def _scored(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.scores is not None]
-
-    def _errors(self) -> FloatArray:
-        return np.array([entry.scores.mean["PE"] for entry in self._scored() if entry.scores])
 
 
 @with_settings
@@ -199,7 +198,7 @@ def contest(
     FitError
         If no law could be fitted.
     """
-    found: list[FloatArray | ShapleyMixError] = []
+    found: list[Predicted] = []
     for index, contender in enumerate(contenders):
         if progress is not None:
             progress(contender.name, index, len(contenders))
@@ -230,29 +229,27 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
         message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
         raise FitError(message, hint="give more runs, or name a law")
     masks, design = study.cross_validation(min(study.settings.folds, study.mixtures))
-    usual, rival = named_law(USUAL) if study.inputs.sources else Chinchilla, named_law(RIVAL)
-    if not study.inputs.sources or study.mixtures < MIXTURES_A_NUMBER * size_of(rival, study):
+    usual = LearnedBase if study.inputs.sources else Chinchilla
+    if not study.inputs.sources or study.mixtures < MIXTURES_A_NUMBER * size_of(Additive, study):
         return contest([usual], study, masks, design, progress)
     some = masks[:RACED]
-    found = [predicted_held_out(usual, study, masks), predicted_held_out(rival, study, some)]
+    found = [predicted_held_out(usual, study, masks), predicted_held_out(Additive, study, some)]
     found[0] = np.where(np.any(some, axis=0)[:, None], found[0], np.nan)
-    return _summary([usual, rival], found, study, some, f"{len(some)} folds of a {design}")
+    return _summary([usual, Additive], found, study, some, f"{len(some)} folds of a {design}")
 
 
 def _summary(
-    contenders: Sequence[type[Law]],
-    found: Sequence[FloatArray | ShapleyMixError],
-    study: Study,
-    masks: BoolArray,
-    design: str,
+    contenders: Sequence[type[Law]], found: Sequence[Predicted], study: Study, masks: BoolArray, design: str
 ) -> Comparison:
     log, evidence = study.log, study.evidence
     wanted = evidence.counted & np.any(masks, axis=0)[:, None]
     scored = [losses for losses in found if isinstance(losses, np.ndarray)]
     common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
-    names = [one.name for one, losses in zip(contenders, found, strict=True) if isinstance(losses, np.ndarray)]
-    by_name = dict(zip(names, scored, strict=True))
-    _require_common(common, wanted, by_name)
+    if not common.any():
+        laws = [law.name for law, losses in zip(contenders, found, strict=True) if isinstance(losses, np.ndarray)]
+        each = [f"{law} {(wanted & ~np.isnan(losses)).sum()}" for law, losses in zip(laws, scored, strict=True)]
+        message = f"no held-out loss is predicted by every law; of {int(wanted.sum())} they predict: {', '.join(each)}"
+        raise FitError(message, hint="compare fewer laws at once")
     scores = [score(log.targets, log.loss, predicted, counted=common) for predicted in scored]
     point = np.array([one.mean["PE"] for one in scores])
     off = np.stack([_off(log.loss, predicted, common, one.PE) for predicted, one in zip(scored, scores, strict=True)])
@@ -261,20 +258,11 @@ def _summary(
     share = [float((wanted & ~np.isnan(predicted)).sum() / wanted.sum()) for predicted in scored]
     told, entries = zip(scores, share, error.tolist(), strict=True), []
     for contender, one in zip(contenders, found, strict=True):
-        size = size_of(contender, study)
-        if isinstance(one, ShapleyMixError):
-            entries.append(Entry(contender.name, size, None, 0.0, float("nan"), one.message))
-        else:
-            entries.append(Entry(contender.name, size, *next(told), None))
-    return Comparison(
-        entries=tuple(entries),
-        design=design,
-        rows=len(groups),
-        mixtures=len(np.unique(groups)),
-        gap=gap,
-        gap_error=gap_error,
-        notices=evidence.notices + _partial(wanted, common),
-    )
+        failed = isinstance(one, ShapleyMixError)
+        known = (None, 0.0, float("nan"), one.message) if failed else (*next(told), None)
+        entries.append(Entry(contender.name, size_of(contender, study), *known))
+    mixtures, notices = len(np.unique(groups)), evidence.notices + _partial(wanted, common)
+    return Comparison(tuple(entries), design, len(groups), mixtures, gap, gap_error, notices)
 
 
 def _off(loss: FloatArray, predicted: FloatArray, common: BoolArray, PE: FloatArray) -> FloatArray:
@@ -282,15 +270,6 @@ def _off(loss: FloatArray, predicted: FloatArray, common: BoolArray, PE: FloatAr
     rows, scored = common.any(axis=1), common.any(axis=0)
     seen, missed = (np.where(common, found, 0.0)[rows][:, scored] for found in (loss, np.abs(loss - predicted)))
     return ((missed - PE[scored] * seen) / seen.sum(axis=0)).mean(axis=1)
-
-
-def _require_common(common: BoolArray, wanted: BoolArray, scored: Mapping[str, FloatArray]) -> None:
-    """Refuse a comparison of laws that share no held-out loss on which each of them is defined."""
-    if common.any():
-        return
-    shares = ", ".join(f"{name} {(wanted & ~np.isnan(found)).sum()}" for name, found in scored.items())
-    message = f"no held-out loss is predicted by every law; of {int(wanted.sum())} they predict: {shares}"
-    raise FitError(message, hint="compare fewer laws at once")
 
 
 def _partial(wanted: BoolArray, common: BoolArray) -> tuple[str, ...]:

@@ -91,17 +91,11 @@ def score(
     use = ~np.isnan(loss) & ~np.isnan(predicted)
     if counted is not None:
         use &= counted
-    rows = use.sum(axis=0)
     error = np.where(use, np.abs(loss - predicted), 0.0).sum(axis=0)
-    total = np.where(use, loss, 0.0).sum(axis=0)
-    return Scores(
-        targets=targets,
-        PE=_ratio(error, total),
-        R2=_r_squared(loss, predicted, use),
-        spearman=_spearman(loss, predicted, use),
-        coverage=np.full(len(targets), np.nan) if low is None or high is None else _coverage(loss, low, high, use),
-        rows=rows.astype(np.int64),
-    )
+    PE = _ratio(error, np.where(use, loss, 0.0).sum(axis=0))
+    R2, spearman = _r_squared(loss, predicted, use), _spearman(loss, predicted, use)
+    coverage = np.full(len(targets), np.nan) if low is None or high is None else _coverage(loss, low, high, use)
+    return Scores(targets, PE, R2, spearman, coverage, use.sum(axis=0).astype(np.int64))
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
@@ -150,13 +144,12 @@ def predicted_held_out(law: type[Law], study: Study, masks: BoolArray) -> FloatA
         return _learned_held_out(law, study, masks)
     if law.knobs:
         return _tuned(law, study, masks)
-    log = study.log
     predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
     for alike, problem in _problems(law, study, masks):
         estimate = problem.estimate((~masks[alike]).astype(np.float64))
         predicted[alike] = study.evidence.losses(estimate.law, estimate.repeated)
         held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
-        require_losses(law.name, _held_out(predicted[alike], masks[alike]), held, log)
+        require_losses(law.name, _held_out(predicted[alike], masks[alike]), held, study.log)
     return _held_out(predicted, masks)
 
 
@@ -236,10 +229,8 @@ def _refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> 
     row, target = (int(place[0]) for place in np.nonzero(wrong))
     count = int(wrong.sum())
     more = f" (nor one for {count - 1} others)" if count > 1 else ""
-    message = (
-        f"law {name!r} gives no loss but {predicted[row, target]:g} for target {log.targets[target]!r} of run "
-        f"{log.runs[row]!r}{more}"
-    )
+    place = f"target {log.targets[target]!r} of run {log.runs[row]!r}{more}"
+    message = f"law {name!r} gives no loss but {predicted[row, target]:g} for {place}"
     raise FitError(message, hint="a law gives losses in nats: finite, above 0, and NaN only where it has no answer")
 
 
@@ -257,7 +248,10 @@ def law_of(given: str | type[Law]) -> type[Law]:
         If there is no such law, or it is another kind of value.
     """
     if isinstance(given, str):
-        return named_law(given)
+        known: dict[str, type[Law]] = {**LAWS, **BLACK_BOXES}
+        if given not in known:
+            raise UsageError(f"no law is called {given!r}", hint=did_you_mean(given, known))
+        return known[given]
     if not (inspect.isclass(given) and issubclass(given, Law)):
         raise UsageError(f"{given!r:.60} is no law", hint="give a law's name, or a subclass of Law")
     return given
@@ -277,11 +271,3 @@ def laws_of(given: Sequence[str | type[Law]] | str | type[Law]) -> list[type[Law
     if not listed:
         raise UsageError("no law is given to compare", hint="name at least one, or leave laws out for all")
     return [law_of(one) for one in listed]
-
-
-def named_law(name: str) -> type[Law]:
-    """The law of that name, or an error with the nearest one."""
-    known: dict[str, type[Law]] = {**LAWS, **BLACK_BOXES}
-    if name not in known:
-        raise UsageError(f"no law is called {name!r}", hint=did_you_mean(name, known))
-    return known[name]

@@ -117,8 +117,8 @@ class Noise(Record):
         first = first_alike(p)
         kept = np.unique(first)
         root = np.linalg.cholesky(self._over_mixtures(p[kept], runs))
-        own = [_normal(seed, place, samples, len(self.scale)) for place in range(len(kept))]
-        unit = np.stack([_correlated(one, self.shared) for one in own], axis=1)
+        draws = np.stack([_normal(seed, place, samples, len(self.scale)) for place in range(len(kept))], axis=1)
+        unit = np.sqrt(self.shared) * draws[..., :1] + np.sqrt(1 - self.shared) * draws[..., 1:]
         unit = unit[..., ranks_of(self.scale[None])]  # the same draws for a target, whatever their order
         field = np.einsum("rq,sqk->srk", root, unit) if len(kept) > 1 else root[0, 0] * unit
         return field[:, np.searchsorted(kept, first)] * self.heavy(samples, seed)[:, None, None]
@@ -150,10 +150,6 @@ def form_draws(samples: int, seed: int) -> FloatArray:
 def _normal(seed: int, place: int, samples: int, targets: int) -> FloatArray:
     """Draws (S, K + 1) for the row at a place: one for all targets, then one for each."""
     return np.random.default_rng([seed, RandomStream.NOISE, 2 + place]).standard_normal((samples, targets + 1))
-
-
-def _correlated(draws: FloatArray, shared: float) -> FloatArray:
-    return np.sqrt(shared) * draws[:, :1] + np.sqrt(1 - shared) * draws[:, 1:]
 
 
 def first_alike(p: FloatArray) -> IntArray:

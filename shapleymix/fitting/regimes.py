@@ -12,6 +12,7 @@ Legend: R rows or points, K targets.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -63,13 +64,9 @@ class NoOwnData(Record):
     def warnings(self, targets: tuple[str, ...], p: FloatArray) -> tuple[str, ...]:
         """Which targets' losses are of this regime at points p (R, M)."""
         there = np.any(self.entries(p), axis=0)
-        if not there.any():
-            return ()
-        names = short([name for name, off in zip(targets, there, strict=True) if off])
-        text = (
-            f"where a mixture has none of a target's own language (here {names}), its loss is that of a fit to all runs"
-        )
-        return (text,)
+        names = [name for name, off in zip(targets, there, strict=True) if off]
+        where = f"where a mixture has none of a target's own language (here {short(names)})"
+        return (f"{where}, its loss is that of a fit to all runs",) * bool(names)
 
 
 ENOUGH = 4  # mixtures with its own language that a target needs, for a fit to these alone
@@ -149,11 +146,9 @@ def fitted_apart(
 ) -> tuple[Study, Fitted, NoOwnData | None]:
     """A law fitted to the losses with the target's own language, and what tells the others, if any are apart."""
     if parts.lacking.any():
-        try:
+        with suppress(FitError):  # too few runs for this law
             point = fitted_to(parts.study, law, progress)
             return parts.study, point, _absent(parts, point, law, progress)
-        except FitError:  # too few runs for this law
-            pass
     return parts.whole, fitted_to(parts.whole, law, progress), None
 
 

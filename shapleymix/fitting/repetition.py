@@ -233,16 +233,9 @@ class Repetition(Record):
         self, sources: Sequence[str], level: float
     ) -> list[tuple[str, str | None, str, float, float, float]]:
         """h, and R* of the sources that runs repeat, as rows of a fit's parameters, where the log told them."""
-        low, high = self.interval(level)
+        low, high = self.interval(level).tolist()
         return [
-            (
-                "R*" if source else "h",
-                source,
-                EVERY_TARGET,
-                float(np.exp(self.symbols[i])),
-                float(low[i]),
-                float(high[i]),
-            )
+            ("R*" if source else "h", source, EVERY_TARGET, float(np.exp(self.symbols[i])), low[i], high[i])
             for i, source in enumerate((None, *sources))
             if self.identified and (self.epochs[i - 1, 1] > ONCE if i else self.mixed)
         ]
@@ -270,12 +263,10 @@ class Repetition(Record):
         """Where repeated tokens do so much harm at points (R, M), of N and D (R,), that only its order is known."""
         u = np.where(np.isnan(unique), np.inf, unique) / D[:, None]
         harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harmed_by(paths, targets)
-        if harm.size == 0 or harm.max() <= MOST_HARM:
-            return []
-        named = short([name for name, most in zip(targets, harm.max(axis=0).tolist(), strict=True) if most > MOST_HARM])
-        return [
-            f"repeated tokens add up to {harm.max():.0%} to the loss on {named}: so much harm is known only roughly"
-        ]
+        most = harm.max(axis=0, initial=0.0)
+        named = [name for name, one in zip(targets, most.tolist(), strict=True) if one > MOST_HARM]
+        text = f"repeated tokens add up to {most.max(initial=0.0):.0%} to the loss on {short(named)}"
+        return [f"{text}: so much harm is known only roughly"] * bool(named)
 
     def warnings(
         self, p: FloatArray, unique: FloatArray, D: float, sources: Sequence[str], who: str = "the mixture"
@@ -287,15 +278,11 @@ class Repetition(Record):
         found = []
         untold = [i for i in often if not self.identified or (not self.mixed and p[i] < ALONE)]
         if untold:
-            whence = (
-                "repeat tokens only alone, so the harm of repeats beside other tokens is not measured"
-                if self.identified
-                else "repeat too few tokens to measure this, so the published penalty is used"
-            )
-            found.append(
-                f"{who} repeats {_named(sources, epochs, untold)}; the fitted runs {whence}"
-                + ("" if self.replicates is None else f": the best epochs are known to {self.open()}")
-            )
+            whence = "repeat too few tokens to measure this, so the published penalty is used"
+            if self.identified:
+                whence = "repeat tokens only alone, so the harm of repeats beside other tokens is not measured"
+            known = "" if self.replicates is None else f": the best epochs are known to {self.open()}"
+            found.append(f"{who} repeats {_named(sources, epochs, untold)}; the fitted runs {whence}{known}")
         elif far := [i for i in often if epochs[i] > most[i] * ONCE]:
             seen = ", ".join(f"{sources[i]} at most {most[i]:.3g}" for i in far)
             found.append(f"{who} repeats {_named(sources, epochs, far)}; the fitted runs repeat {seen}")
@@ -351,9 +338,8 @@ def limits_of_points(given: ArrayLike | None, supply: FloatArray, p: FloatArray)
         limits = np.broadcast_to(np.asarray(supply if given is None else given, dtype=np.float64), p.shape)
     except (TypeError, ValueError, OverflowError) as error:
         hint = f"give an array of {p.shape[0]} x {p.shape[1]} (points x sources), NaN where there is no limit"
-        raise UsageError(
-            f"unique tokens: {described(given)} is not one number a point and source", hint=hint
-        ) from error
+        message = f"unique tokens: {described(given)} is not one number a point and source"
+        raise UsageError(message, hint=hint) from error
     if ((limits <= 0) & (p > 0)).any():
         hint = "leave the source out of the mixture; where there is no limit, do not name its tokens"
         raise UsageError("unique tokens: a mixture holds a source that has 0 of them, or fewer", hint=hint)

@@ -282,9 +282,7 @@ class Law(Record):
             return log_loss, {known.name: self._difference(known, p, N, D) for known in self.fitted()}
         loss, partials = found.of_sources(p.shape[-1]).partials(p)
         loss = np.clip(loss, SMALLEST_LOSS, LARGEST_LOSS)
-        by_log = {
-            name: value / (loss if name not in MATRICES else loss[..., None, :]) for name, value in partials.items()
-        }
+        by_log = {name: by / (loss if name not in MATRICES else loss[..., None, :]) for name, by in partials.items()}
         return np.log(loss), {known.name: self._through(known, by_log, p, N, D) for known in self.fitted()}
 
     @classmethod
@@ -390,9 +388,8 @@ class Law(Record):
         step = value if known.positive else np.ones(value.shape)
         complex_law = self.mapped(lambda one, kept: cast(FloatArray, kept + 1j * TINY * step) if one == known else kept)
         moved = complex_law.pieces(N, D)
-        moves = {
-            name: np.imag(getattr(moved, name)) / TINY for name in by_field if np.any(np.imag(getattr(moved, name)))
-        }
+        parts = {name: np.imag(getattr(moved, name)) for name in by_field}
+        moves = {name: part / TINY for name, part in parts.items() if np.any(part)}
         if known.axes == "MK" and not moves.keys() <= MATRICES:
             return self._difference(known, p, N, D)
         total = np.zeros(by_field["phi" if known.axes == "MK" else "floor"].shape)

@@ -141,7 +141,7 @@ class Mariner(BlackBox):
         error = np.stack([rows.error(shape) for shape in plain])
         rho, kappa, _ = plain[pooled(np.moveaxis(error, 1, -1).min(axis=(1, 2)))]
         shapes = [(rho, kappa, tau) for tau in THRESHOLDS]
-        return cls(rho=rho, kappa=kappa, **rows.symbols(shapes, *rows.chosen(shapes)))
+        return cls(rho=rho, kappa=kappa, **rows.symbols(shapes))
 
 
 def gains(ratios: FloatArray, rho: float, kappa: float) -> FloatArray:
@@ -192,10 +192,8 @@ class _Rows:
         penalty = ridge[:, :, None] * np.eye(columns.shape[1])  # (ridges, P, P)
         shape = (*right.shape[:3], len(MARINER_RIDGES), columns.shape[1])
         every = np.broadcast_to(gram[:, :, None, None] + penalty, (*shape, shape[-1]))
-        flat = nonnegative(
-            every.reshape(-1, *every.shape[-2:]), np.broadcast_to(right[..., None, :], shape).reshape(-1, shape[-1])
-        )
-        x = flat.reshape(shape)
+        side = np.broadcast_to(right[..., None, :], shape).reshape(-1, shape[-1])
+        x = nonnegative(every.reshape(-1, *every.shape[-2:]), side).reshape(shape)
         return x, level[..., None] - np.einsum("vkp,vkflp->vkfl", center, x)
 
     def error(self, shape: Shape) -> FloatArray:
@@ -212,29 +210,23 @@ class _Rows:
             out += (self.weight[rows][..., None, None] * miss**2).sum(axis=0)
         return out
 
-    def chosen(self, shapes: list[Shape]) -> tuple[IntArray, IntArray, IntArray]:
-        """Which shape, ridge and floor each target takes, three arrays (K,)."""
+    def symbols(self, shapes: list[Shape]) -> dict[str, FloatArray]:
+        """The law's fields, fitted to all rows, each target with the shape, floor and ridge that err least."""
         error = np.stack([self.error(shape) for shape in shapes])  # (shapes, K, floors, ridges)
         flat = np.moveaxis(error, 1, -1)
         best = half_pooled(flat.reshape(-1, flat.shape[-1]))
-        shape, floor, ridge = np.unravel_index(best, flat.shape[:-1])
-        return shape, ridge, floor
-
-    def symbols(self, shapes: list[Shape], shape: IntArray, ridge: IntArray, floor: IntArray) -> dict[str, FloatArray]:
-        """The law's fields, fitted to all rows, each target with its own choice."""
+        shape, floor, ridge = np.unravel_index(best, flat.shape[:-1])  # (K,) each
         sources, targets = self.p.shape[1], len(self.lowest)
-        found = {name: np.zeros(targets) for name in ("c", "n", "d")}
-        pairs = {name: np.zeros((sources, targets)) for name in ("alpha", "beta")}
+        (alpha, beta), (c, n, d) = np.zeros((2, sources, targets)), np.zeros((3, targets))
         for number in np.unique(shape).tolist():
-            x, c = self.solve(self.columns(shapes[number]), self.weight[None])
-            for j in np.flatnonzero(shape == number).tolist():
-                one = x[0, j, floor[j], ridge[j]]
-                pairs["alpha"][:, j] = one[:sources]
-                if len(one) > sources + 2:
-                    pairs["beta"][:, j] = one[sources : 2 * sources]
-                found["c"][j], (found["n"][j], found["d"][j]) = c[0, j, floor[j], ridge[j]], one[-2:]
-        phi = np.array(FLOORS)[floor] * self.lowest
-        return {**found, **pairs, "phi": phi, "tau": np.array([tau for _, _, tau in shapes])[shape]}
+            x, level = self.solve(self.columns(shapes[number]), self.weight[None])
+            j = np.flatnonzero(shape == number)
+            one = x[0, j, floor[j], ridge[j]].T  # (P, targets of this shape)
+            alpha[:, j], (n[j], d[j]), c[j] = one[:sources], one[-2:], level[0, j, floor[j], ridge[j]]
+            if len(one) > sources + 2:
+                beta[:, j] = one[sources:-2]
+        phi, tau = np.array(FLOORS)[floor] * self.lowest, np.array([tau for _, _, tau in shapes])[shape]
+        return {"phi": phi, "c": c, "tau": tau, "alpha": alpha, "beta": beta, "n": n, "d": d}
 
 
 def nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:

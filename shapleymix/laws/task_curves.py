@@ -104,7 +104,7 @@ CODES = {shape.name: float(code) for code, shape in enumerate(SHAPES)}
 
 
 class TaskCurves(NamedTuple):
-    """The curves of T tasks, with any leading axes: numbers a and b, guess (chance, 0 for a line), codes of shapes."""
+    """The curves of T tasks, with any leading axes: numbers a and b, guess (of a sigmoid alone), codes of shapes."""
 
     a: FloatArray
     b: FloatArray

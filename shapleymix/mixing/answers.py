@@ -32,8 +32,7 @@ def is_sure(low: float, probability: float) -> bool | None:
 
 def listed(names: Sequence[str]) -> str:
     """Names with commas, of many the first."""
-    shown = list(names) if len(names) <= SHOWN else [*names[: SHOWN - 1], f"{len(names) - SHOWN + 1} others"]
-    return ", ".join(shown)
+    return ", ".join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], f"{len(names) - SHOWN + 1} others"])
 
 
 @dataclass(frozen=True)
@@ -118,14 +117,9 @@ class Answer(Tabular, Record):
 
         Bounds are those of the whole run.
         """
-        return {
-            "mixture": dict(zip(self.sources, self.rest_of(p).tolist(), strict=True)),
-            "D": self.D - float(self.read.sum()),
-            "available": self.available,
-            "max_epochs": self.max_epochs,
-            "min_tokens": self.min_tokens,
-            "read": self.read,
-        }
+        mixture = dict(zip(self.sources, self.rest_of(p).tolist(), strict=True))
+        supply = {name: getattr(self, name) for name in ("available", "max_epochs", "min_tokens", "read")}
+        return {"mixture": mixture, "D": self.D - float(self.read.sum()), **supply}
 
 
 @dataclass(frozen=True)

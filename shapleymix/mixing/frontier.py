@@ -121,19 +121,13 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
     w = np.stack([_side_weights(side, surface.targets, one.weights) for side in names])
     shares, proofs, lost = _spread(one, w, points)
     entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
-    told = surface.warnings(
-        np.stack([entry.p for entry in entries]), tuple(str(number) for number in range(1, len(entries) + 1))
-    )
+    numbers = tuple(str(place) for place in range(1, len(entries) + 1))
+    told = surface.warnings(np.stack([entry.p for entry in entries]), numbers)
     few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
     if one.within.supply.read.any():
         few = (*few, "columns p are ratios of the whole run, columns rest those of what is still to be read")
-    return Frontier(
-        **common_fields(one, told, (*one.notices, *few, *lost)),
-        between=between,
-        first_targets=names[0],
-        second_targets=names[1],
-        entries=entries,
-    )
+    said = common_fields(one, told, (*one.notices, *few, *lost))
+    return Frontier(**said, between=between, first_targets=names[0], second_targets=names[1], entries=entries)
 
 
 def sides_of(

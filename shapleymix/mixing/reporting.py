@@ -258,9 +258,8 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], li
     found += list(one.surface.warnings(p[None]))
     notices = [*one.notices]
     if often and one.knows_repetition:
-        notices.append(
-            f"The optimum sees {listed(often)}; in brackets the {one.level:.0%} interval of the best epochs."
-        )
+        told = f"in brackets the {one.level:.0%} interval of the best epochs"
+        notices.append(f"The optimum sees {listed(often)}; {told}.")
     if np.isnan(one.surface.available).all():
         notices.append("without a languages table (available tokens) there is no natural mixture to compare with")
     if one.surface.draws is None:
@@ -321,7 +320,7 @@ def _compared(one: Problem, name: str, p: FloatArray, gain: Gain) -> dict[str, A
 def common_fields(one: Problem, told: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
     """The fields of an `Answer`, of which as many things are warnings as a reader takes in; the rest are notices."""
     surface, supply = one.surface, one.within.supply
-    caveats = getattr(one.fit, "caveats", ())
+    caveats, made_from = getattr(one.fit, "caveats", ()), getattr(one.fit, "provenance", None)
     told = [*told[: MOST_WARNINGS - 1], *caveats[:1], *told[MOST_WARNINGS - 1 :], *caveats[1:]]
     return {
         "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
@@ -331,15 +330,14 @@ def common_fields(one: Problem, told: Sequence[str], notices: Sequence[str]) -> 
         "families": families_of(one.asked["languages"], surface.sources, getattr(one.fit, "parents", {})),
         "warnings": tuple(told[:MOST_WARNINGS]),
         "notices": tuple(dict.fromkeys((*told[MOST_WARNINGS:], *notices))),
-        "asked": plain_keywords(one.asked), "provenance": provenance_of(one.fit),
+        "asked": plain_keywords(one.asked),
+        "provenance": {"shapleymix": version("shapleymix"), "fit": dict(made_from) if made_from else None},
     }  # fmt: skip
 
 
 def plain_keywords(asked: Mapping[str, Any]) -> dict[str, Json]:
     """The keywords that were given, as JSON holds them; functions by their names."""
-    kept = {
-        name: value for name, value in asked.items() if not (value is None or (isinstance(value, tuple) and not value))
-    }
+    kept = {name: one for name, one in asked.items() if not (one is None or (isinstance(one, tuple) and not one))}
     return json.loads(json.dumps(kept, default=_plain))
 
 
@@ -353,9 +351,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     return os.fspath(value) if isinstance(value, os.PathLike) else getattr(value, "__name__", type(value).__name__)
-
-
-def provenance_of(fit: Any) -> dict[str, Json]:
-    """This version, and what the fit was made from."""
-    own = getattr(fit, "provenance", None)
-    return {"shapleymix": version("shapleymix"), "fit": dict(own) if own else None}

@@ -13,7 +13,7 @@ that 90% intervals from 30 to 100 mixtures held the PE of 1.5 to 4 times as many
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
@@ -72,11 +72,10 @@ class LearningCurve(Tabular, Record):
     """
 
     kind = "learning-curve"
-    axes: ClassVar[Mapping[str, str]] = (
-        dict.fromkeys(("mixtures", "PE", "error"), "S")
-        | dict.fromkeys(("ahead", "expected", "low", "high"), "A")
-        | {"curves": "V3"}
-    )
+    axes: ClassVar[Mapping[str, str]] = {
+        "mixtures": "S", "PE": "S", "error": "S",
+        "ahead": "A", "expected": "A", "low": "A", "high": "A", "curves": "V3",
+    }  # fmt: skip
 
     law: str
     mixtures: FloatArray
@@ -143,14 +142,11 @@ def learning_curve(
     study = regimes.study
     chosen = selected(study, progress).preferred() if free else law
     law, level = law_of(chosen), parse_level(level)
-    sizes, notices = _fitted(law, study, list(_designs(study)), progress)
+    sizes, notices = _fitted(law, study, _designs(study), progress)
     if len(sizes) < SIZES_NEEDED:
-        message = (
-            f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted, "
-            f"{SIZES_NEEDED} are needed"
-        )
-        raise FitError(message, hint="give more runs, or another law")
-    return _curve(law.name, study, sorted(sizes, key=lambda one: one.mixtures), level, (*regimes.notices, *notices))
+        message = f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted"
+        raise FitError(f"{message}, {SIZES_NEEDED} are needed", hint="give more runs, or another law")
+    return _curve(law.name, study, sizes, level, (*regimes.notices, *notices))
 
 
 @dataclass(frozen=True)
@@ -159,11 +155,6 @@ class _Size:
 
     mixtures: float
     each: FloatArray
-
-    @property
-    def PE(self) -> float:
-        """Their mean."""
-        return float(self.each.mean())
 
 
 def _fitted(
@@ -176,11 +167,9 @@ def _fitted(
         if progress is not None:
             progress("learning curve", number, len(designs))
         try:
-            errors = _errors(law, study, masks)
+            found.append(_Size(size, np.array(_errors(law, study, masks))))
         except FitError as error:
             notices.append(f"no fit to {size:g} mixtures: {error.message}")
-            continue
-        found.append(_Size(size, np.array(errors)))
     return found, notices
 
 
@@ -188,28 +177,27 @@ def _curve(law: str, study: Study, sizes: Sequence[_Size], level: float, notices
     """The curve that the errors tell, and where it leads."""
     now = study.mixtures
     share = np.array([one.mixtures for one in sizes]) / now
-    PE, count = np.array([one.PE for one in sizes]), np.array([len(one.each) for one in sizes])
+    PE, count = np.array([one.each.mean() for one in sizes]), np.array([len(one.each) for one in sizes])
     scatter = _scatter(sizes, now)
     error = scatter / np.sqrt(share * count)
     curves = _draws(share, np.log(PE), error, study.seed)
     ahead = np.unique(np.round(np.array(AHEAD) * now)).astype(np.int64)
-    expected, low, high = np.array([_quantiles(_ahead(curves, scatter, now, float(n)), level) for n in ahead]).T
+    each = np.array([_ahead(curves, scatter, now, float(n)) for n in ahead])
+    ends = [0.5 - level / 2, 0.5, 0.5 + level / 2]
+    low, expected, high = np.quantile(each, ends, axis=1, method="nearest")  # of infinite values, too
     return LearningCurve(
         law, share * now, PE, error * PE, now, ahead, expected, low, high, level, curves, scatter, notices
     )
 
 
-def _designs(study: Study) -> Iterator[tuple[float, BoolArray]]:
+def _designs(study: Study) -> list[tuple[float, BoolArray]]:
     """Mean number of fitted mixtures, and the held-out rows (V, R) of the fits to as many; smallest first."""
-    usable = [k for k in PARTS if study.mixtures >= k]
-    masks = {k: study.cross_validation(k)[0] for k in usable}
-    for k in usable:
-        if study.mixtures / k >= FEWEST:
-            yield study.mixtures / k, ~masks[k]
-    for k in reversed(usable):
-        size = study.mixtures * (1 - 1 / k)
-        if size >= FEWEST:
-            yield size, masks[k]
+    found: list[tuple[float, BoolArray]] = []
+    for k in PARTS:
+        if study.mixtures >= k:
+            masks = study.cross_validation(k)[0]
+            found += [(study.mixtures / k, ~masks), (study.mixtures * (1 - 1 / k), masks)]
+    return sorted((one for one in found if one[0] >= FEWEST), key=lambda one: one[0])
 
 
 def _errors(law: type[Law], study: Study, masks: BoolArray) -> list[float]:
@@ -223,7 +211,7 @@ def _errors(law: type[Law], study: Study, masks: BoolArray) -> list[float]:
 
 def _scatter(sizes: Sequence[_Size], now: int) -> float:
     """Relative spread of PE between fits to all mixtures, as the fits to a share of them tell it by root n."""
-    squares = sum(one.mixtures / now * ((one.each / one.PE - 1) ** 2).sum() for one in sizes)
+    squares = sum(one.mixtures / now * ((one.each / one.each.mean() - 1) ** 2).sum() for one in sizes)
     freedom = sum(len(one.each) - 1 for one in sizes)
     return float(np.sqrt(squares / max(freedom, 1)))
 
@@ -249,9 +237,3 @@ def _ahead(curves: FloatArray, scatter: float, now: int, mixtures: float) -> Flo
     share = mixtures / now
     apart = np.random.default_rng([len(curves), RandomStream.CURVE]).normal(size=len(curves))
     return level * (floor + (1 - floor) * share**-slope) * np.exp(scatter / np.sqrt(share) * apart)
-
-
-def _quantiles(values: FloatArray, level: float) -> tuple[float, float, float]:
-    """Median and interval; of infinite values, too."""
-    low, middle, high = np.quantile(values, [0.5 - level / 2, 0.5, 0.5 + level / 2], method="nearest")
-    return float(middle), float(low), float(high)

@@ -74,11 +74,9 @@ class Languages(Tabular, Shown):
 
     def columns(self) -> dict[str, Column]:
         """The columns of the table that `read_languages` reads."""
-        weight = {} if self.weight is None else {"weight": self.weight}
-        size = {} if self.bytes_per_token is None else {"bytes_per_token": self.bytes_per_token}
-        group = "parent" if self.nested else "family"
-        known = {"language": self.names, group: self.family, "available_tokens": self.available_tokens}
-        return {**known, **weight, "max_epochs": self.max_epochs, **size}
+        labels = {"language": self.names, "parent" if self.nested else "family": self.family}
+        numbers = ("available_tokens", "weight", "max_epochs", "bytes_per_token")
+        return labels | {name: getattr(self, name) for name in numbers if getattr(self, name) is not None}
 
 
 Parents = Mapping[str, str]

@@ -284,10 +284,7 @@ def mixture_of(given: MixtureSpec, sources: Sequence[str], available: FloatArray
 
 
 def named_baselines(
-    sources: tuple[str, ...],
-    available: FloatArray,
-    given: Rivals | None,
-    D: float,
+    sources: tuple[str, ...], available: FloatArray, given: Rivals | None, D: float
 ) -> dict[str, FloatArray]:
     """Uniform, then smoothed and natural where every corpus size is known, then the given mixtures.
 

@@ -231,10 +231,8 @@ def _column(sheet: Sheet, column: str, rule: str, *, empty: bool = False) -> Flo
 
 def _matrix(sheet: Sheet, columns: Collection[str], rule: str) -> FloatArray:
     """Columns side by side (R, labels), in row-major order; NaN where a cell is empty, or there is no column."""
-    matrix = np.empty((sheet.rows, len(columns)))
-    for index, column in enumerate(columns):
-        matrix[:, index] = _column(sheet, column, rule, empty=True)
-    return matrix
+    cells = [_column(sheet, column, rule, empty=True) for column in columns]
+    return np.array(cells).reshape(len(columns), sheet.rows).T.copy()
 
 
 def _tokens_seen(sheet: Sheet, total: FloatArray | None) -> FloatArray:
@@ -305,8 +303,7 @@ def _with_ids(log: RunLog) -> RunLog:
         model = (*numbers_of, seed)
         seen[*model, tokens] += 1
         found.append(names.setdefault((*model, seen[*model, tokens]), f"run-{len(names) + 1}"))
-    told = f"the table has no column run: {each}"
-    return replace(log, runs=tuple(found), notices=(*log.notices, told))
+    return replace(log, runs=tuple(found), notices=(*log.notices, f"the table has no column run: {each}"))
 
 
 def _require_models(sheet: Sheet, log: RunLog) -> None:
@@ -316,8 +313,7 @@ def _require_models(sheet: Sheet, log: RunLog) -> None:
         return
     if np.median(D / N[log.trained]) < _FEWEST_TOKENS:
         sizes = f"N is {format_range(N)} parameters and D {format_range(D)} tokens"
-        message = f"{sizes}: no model is trained on so few tokens; N and D may be swapped"
-        sheet.fault(message, hint=_UNIT_HINT)
+        sheet.fault(f"{sizes}: no model is trained on so few tokens; N and D may be swapped", hint=_UNIT_HINT)
         return
     for row in np.flatnonzero(log.trained & ((ratio < _SURELY_TOO_FEW) | (ratio > _MOST_TOKENS) | (N < _SMALLEST))):
         sizes = f"N is {format_size(N[row])} parameters and D {format_size(log.D[row])} tokens"

@@ -115,16 +115,12 @@ class TransferMatrix(Tabular, Record):
         origin = self.provenance.get("origin")
         row = align(self.sources, to=sources, what="sources of the SV matrix", origin=origin)
         column = align(self.targets, to=targets, what="targets of the SV matrix", origin=origin)
-
-        def pick(values: FloatArray | None) -> FloatArray | None:
-            return None if values is None else values[np.ix_(row, column)]
-
-        nsv = self.nsv[np.ix_(row, column)]
+        place = np.ix_(row, column)
+        nsv = self.nsv[place]
         if len(row) < len(self.sources):
             nsv = nsv / nsv.max(axis=0)
-        return replace(
-            self, sources=tuple(sources), targets=tuple(targets), sv=pick(self.sv), nsv=nsv, stderr=pick(self.stderr)
-        )
+        sv, stderr = (None if one is None else one[place] for one in (self.sv, self.stderr))
+        return replace(self, sources=tuple(sources), targets=tuple(targets), sv=sv, nsv=nsv, stderr=stderr)
 
     @property
     def in_nats(self) -> bool:
@@ -161,10 +157,8 @@ class TransferMatrix(Tabular, Record):
             raise DataError(f"cannot calibrate {', '.join(bad)}: the values sum to 0 or less", hint=hint)
         scale = drops / sums
         stderr = None if self.stderr is None else self.stderr * scale
-        known = {
-            "loss_drop": dict(zip(self.targets, drops.tolist(), strict=True)),
-            "calibration": dict(zip(self.targets, scale.tolist(), strict=True)),
-        }
+        told = {"loss_drop": drops, "calibration": scale}
+        known = {name: dict(zip(self.targets, values.tolist(), strict=True)) for name, values in told.items()}
         return TransferMatrix.from_sv(sv * scale, self.sources, self.targets, stderr, self.provenance | known)
 
     def compare(self, other: TransferMatrix) -> Similarity:
@@ -204,11 +198,8 @@ class TransferMatrix(Tabular, Record):
 
     def columns(self) -> dict[str, Column]:
         """The columns of the tidy table that `read_transfer` reads, one row per pair."""
-        count = len(self.targets)
-        table: dict[str, Column] = {
-            "source": [name for name in self.sources for _ in range(count)],
-            "target": list(self.targets) * len(self.sources),
-        }
+        pairs = list(product(self.sources, self.targets))
+        table: dict[str, Column] = {"source": [one for one, _ in pairs], "target": [one for _, one in pairs]}
         arrays = {"sv": self.sv, "nsv": self.nsv, "stderr": self.stderr}
         table |= {name: array.ravel() for name, array in arrays.items() if array is not None}
         drops = self.provenance.get("loss_drop")

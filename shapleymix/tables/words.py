@@ -88,12 +88,7 @@ def format_range(values: FloatArray, digits: int = 4) -> str:
 
 
 def align(
-    names: Sequence[str],
-    *,
-    to: Sequence[str],
-    what: str = "languages",
-    exact: bool = False,
-    origin: str | None = None,
+    names: Sequence[str], *, to: Sequence[str], what: str = "languages", exact: bool = False, origin: str | None = None
 ) -> IntArray:
     """Where each label of `to` stands in `names`.
 
@@ -122,19 +117,13 @@ def align(
     """
     place = Location(file=origin)
     position = {name: index for index, name in enumerate(names)}
-    spare = [name for name in position if name not in to] or list(position)
+    missing, spare = [name for name in to if name not in position], [name for name in position if name not in to]
     faults = [Fault(f"{name!r} occurs more than once in the {what}", place, name) for name in repeated(names)]
-    faults += [
-        Fault(f"{name!r} is missing from the {what}", place, name, did_you_mean(name, spare))
-        for name in to
-        if name not in position
-    ]
-    if exact:
-        faults += [
-            Fault(f"{name!r} is not one of the {what}", place, name, did_you_mean(name, to))
-            for name in position
-            if name not in to
-        ]
+    for name in missing:
+        hint = did_you_mean(name, spare or position)
+        faults.append(Fault(f"{name!r} is missing from the {what}", place, name, hint))
+    for name in spare if exact else ():
+        faults.append(Fault(f"{name!r} is not one of the {what}", place, name, did_you_mean(name, to)))
     if faults:
         raise DataError.of(faults, origin or f"the set of {what}")
     return np.array([position[name] for name in to], dtype=np.int64)
@@ -356,9 +345,8 @@ def require_names(given: Mapping[str, object], names: Sequence[str], what: str, 
             hint = f"bound their sum by groups, such as '{name}<=0.5', '{name}>=0.1' or '{name}=0.3'"
             faults.append(Fault(f"{what}: {name!r} stands for several sources", value=name, hint=hint))
         elif name not in names:
-            faults.append(
-                Fault(f"{what}: {name!r} is none of {short(names)}", value=name, hint=did_you_mean(name, names))
-            )
+            hint = did_you_mean(name, names)
+            faults.append(Fault(f"{what}: {name!r} is none of {short(names)}", value=name, hint=hint))
     if faults:
         raise UsageError.of(faults, what)
 
