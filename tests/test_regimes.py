@@ -97,7 +97,8 @@ def test_a_saved_fit_predicts_the_same(log, fits, tmp_path: Path):
 
 def test_two_regimes_err_less_than_one_law_for_all(log, fits):
     scored = sm.evaluate(fits["default"], log).scores
-    assert scored.mean["PE"] < sm.evaluate(fits["with"], log).scores.mean["PE"]
+    told = fits["with"].predict(log.p, log.N, log.D).losses  # by a fit that was told nothing of the other regime
+    assert np.array_equal(np.isnan(told), log.aligned(log.sources, log.sources).p == 0)
     assert scored.mean["PE"] < sm.evaluate(fits["all"], log).scores.mean["PE"]
 
 
@@ -130,7 +131,7 @@ def test_the_five_languages_are_predicted_better_in_each_regime(fixtures: Path):
     default, one_law, filtered = errors(None), errors(0.0), errors(1.0)
     assert default[0] < one_law[0]  # by 2%; by 13% before one law chose its gamma first, and erred by a tenth less
     np.testing.assert_allclose(default[2], one_law[2], rtol=1e-9)
-    assert default[1] < 0.7 * filtered[1]
+    assert np.isnan(filtered[1])  # a filter leaves out all that would tell
 
 
 def test_intervals_hold_what_they_say_where_there_are_two_regimes():

@@ -16,21 +16,21 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
-    "shapleymix/[edfrs]*.py": 731,
-    "shapleymix/tables": 1_414,
+    "shapleymix/[edfrs]*.py": 721,
+    "shapleymix/tables": 1_387,
     "shapleymix/game": 420,
-    "shapleymix/laws": 1_348,
-    "shapleymix/fitting": 3_464,
-    "shapleymix/mixing": 2_425,
-    "shapleymix/planning": 430,
+    "shapleymix/laws": 1_339,
+    "shapleymix/fitting": 3_535,
+    "shapleymix/mixing": 2_458,
+    "shapleymix/planning": 419,
     "adapters/shapleymix_io": 2_148,
     "adapters/shapleymix_irds": 4_233,
     "adapters/shapleymix_sweep": 709,
-    "cli/shapleymix_cli": 1_683,
+    "cli/shapleymix_cli": 1_685,
     "cli/shapleymix_view": 1_001,
-    "tests": 16_358,
+    "tests": 16_498,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_032, 130, 450  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_081, 130, 450  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -92,7 +92,7 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         repetition = None if repetition is None else repetition.with_source(place.row)
         p_range = np.insert(coverage.p_range, place.row, 0.0, axis=1)
         mixtures = np.insert(coverage.mixtures, place.row, 0, axis=1)
-        ties = np.insert(coverage.ties, place.row, 0.0, axis=1)
+        ties = np.insert(coverage.ties, place.row, 0.0, axis=1) if len(coverage.ties) else coverage.ties
         coverage = replace(coverage, p_range=p_range, mixtures=mixtures, ties=ties)
     coverage = replace(coverage, alike={**coverage.alike, new: known})
     absent = _with_absent(fit, new, known, rng)

@@ -60,7 +60,7 @@ class Coverage(Record):
     untrained: FloatArray
     alike: dict[str, str]
     line: FloatArray = field(default_factory=lambda: np.full(3, np.nan))
-    ties: FloatArray = field(default_factory=lambda: np.zeros((0, 1)))
+    ties: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def together(self) -> bool:
@@ -156,12 +156,12 @@ def _ties(p: FloatArray) -> FloatArray:
     """Sums of ratios (R, M) that do not change, as `Coverage.ties`; none where mixtures are too few to change them."""
     mixtures, M = np.unique(np.round(p, 6), axis=0), p.shape[1]
     if len(mixtures) <= M + 1:
-        return np.zeros((0, M + 1))
+        return np.zeros((0, 0))
     middle, alone = mixtures.mean(axis=0), np.eye(M)[np.ptp(mixtures, axis=0) <= TIED]
     known = np.concatenate([np.ones((1, M)), alone]) * len(mixtures)  # what need not be told
     _, sizes, directions = np.linalg.svd(np.concatenate([mixtures - middle, known]), full_matrices=False)
     still = directions[sizes <= TIED * np.sqrt(len(mixtures)) / 2]
-    return np.column_stack([still, still @ middle])
+    return np.column_stack([still, still @ middle]) if len(still) else np.zeros((0, 0))
 
 
 def _ranges(values: FloatArray, used: BoolArray) -> FloatArray:

@@ -293,13 +293,14 @@ class Fit(Tabular, Record):
         return Place(p, N, D, self.sources, self.targets, self.coverage, assumed(self.law, self.held), apart)
 
     def untold(self, p: FloatArray) -> BoolArray:
-        """Losses (R, K) that nothing tells: of mixtures (R, M) without the target's own source, which all runs had."""
-        own, (rows, targets) = own_source(self.paths, self.targets), (len(p), len(self.targets))
-        if isinstance(self.law, Chinchilla):
-            return np.zeros((rows, targets), dtype=bool)
-        had = (own >= 0) & (self.coverage.p_range[np.arange(targets), own, 0] >= TRACE)
-        told = np.zeros(targets, dtype=bool) if self.absent is None else self.absent.own >= 0
-        return had & ~told & (p[:, own] < TRACE)
+        """Losses (R, K) that nothing tells: of mixtures (R, M) without the target's own source, where a filter on own
+        tokens left out the runs that had none of it.
+        """
+        own, targets = own_source(self.paths, self.targets), np.arange(len(self.targets))
+        if not self.provenance.get("min_own_tokens") or isinstance(self.law, Chinchilla):
+            return np.zeros((len(p), len(targets)), dtype=bool)
+        had = self.coverage.p_range[targets, own, 0] >= TRACE
+        return (own >= 0) & had & (p[:, own] < TRACE)
 
     def warnings_at(
         self,

@@ -26,7 +26,7 @@ from shapleymix.fitting.evidence import TRACE, chosen, own_source, own_tokens, w
 from shapleymix.fitting.held_out import mean_of, over_mixtures, surely
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.one_law import Fitted, fitted_to, noise_of
-from shapleymix.fitting.study import CHOOSING_FOLDS, Progress, Study, held_out, sample_of_targets
+from shapleymix.fitting.study import Progress, Study, held_out, sample_of_targets
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
@@ -106,7 +106,7 @@ def parted(study: Study) -> RegimeSplit:
     """
     rows = _separable(study)
     one = RegimeSplit(study, study, np.zeros_like(rows))
-    if study.settings.min_own_tokens is not None or study.mixtures < 2 or not rows.any():
+    if study.settings.min_own_tokens is not None or study.settings.folds < 2 or not rows.any():
         return one
     with_own = (study.evidence.weight > 0) & ~rows
     alone = replace(study, evidence=without(study.evidence, rows))
@@ -179,7 +179,7 @@ def _errors(study: Study) -> FloatArray:
 
     Of many targets some tell whether there are two regimes, as they tell what all believe.
     """
-    masks, _ = study.cross_validation(min(CHOOSING_FOLDS, study.mixtures))
+    masks, _ = study.cross_validation(min(study.settings.folds, study.mixtures))
     problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)
     some = sample_of_targets(problem, len(masks))
     problem = problem.only(some)

@@ -40,8 +40,7 @@ class Settings:
     bootstrap : int
         Number of bootstrap replicates for intervals; 0 for none.
     folds : int
-        Folds of the cross-validation that gives the held-out error; 0 for none. A law that chooses what it believes
-        does so, and is judged, on ten of its own.
+        Folds of the cross-validation that gives the held-out error; 0 for none.
     min_tokens : Size
         Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
     min_own_tokens : Size, optional

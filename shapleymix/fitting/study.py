@@ -214,8 +214,7 @@ def held_out(predicted: FloatArray, fold: IntArray) -> FloatArray:
 
 
 Progress = Callable[[str, int, int], None]
-CHOOSING_FOLDS = 10
-"""On which laws choose what they believe and regimes are told apart, whatever number of folds is to judge."""
+INNER_FOLDS, LEAST_FOLDS = 10, 2
 MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
 
 
@@ -290,7 +289,9 @@ class Study:
     def inner_folds(self, rows: BoolArray) -> BoolArray:
         """Folds (V, R) of some rows (R,) alone, for choosing what a law believes."""
         log = self.log.select(rows)
-        count = min(CHOOSING_FOLDS, len(np.unique(log.groups)))
+        count = min(
+            max(self.settings.folds, LEAST_FOLDS) if self.settings.folds else INNER_FOLDS, len(np.unique(log.groups))
+        )
         masks = np.zeros((count, len(rows)), dtype=bool)
         masks[:, rows] = fold_masks(log, count)
         return masks
