@@ -25,7 +25,7 @@ from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, NamesSpec, TokensSpec, polytope_of
-from shapleymix.mixing.constraints import Constraint, rows_and_cones
+from shapleymix.mixing.constraints import Cones, Constraint, rows_and_cones
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
 from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, UNSEEN, Polytope
@@ -62,6 +62,8 @@ class Problem:
         Unit of the objective.
     asked : dict
         The keywords as they were given.
+    bounds : Polytope
+        The bounds as they were asked for, before what they and the fit's regimes leave no room for is held.
     notices : tuple of str
         What was decided for the user.
     """
@@ -72,6 +74,7 @@ class Problem:
     goal: Goal
     unit: str
     asked: dict[str, Any]
+    bounds: Polytope
     notices: tuple[str, ...]
 
     @classmethod
@@ -83,9 +86,22 @@ class Problem:
         InfeasibleError, UsageError
             As `problem`.
         """
-        within, anchor = _bounds(fit, D, asked)
-        within, cones = rows_and_cones(within, asked["constraints"])
-        within = within.checked()
+        bounds, anchor = _bounds(fit, D, asked)
+        bounds, cones = rows_and_cones(bounds, asked["constraints"])
+        return cls._within(bounds, fit, N, D, asked, anchor, cones)
+
+    @classmethod
+    def _within(
+        cls,
+        bounds: Polytope,
+        fit: Any,
+        N: float,
+        D: float,
+        asked: dict[str, Any],
+        anchor: FloatArray | None,
+        cones: Cones | None,
+    ) -> Self:
+        within = bounds.checked()
         surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
         if surface.score is None:
             parents = getattr(fit, "parents", {})
@@ -98,7 +114,15 @@ class Problem:
         held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
         if held:
             told.append(f"no fitted run saw {', '.join(held)}: kept at ratio 0, because the effect is unknown")
-        return cls(fit, surface, weights, goal, unit, asked, (*weights.notices, *told))
+        return cls(fit, surface, weights, goal, unit, asked, bounds, (*weights.notices, *told))
+
+    def with_bounds(self, bounds: Polytope) -> Self:
+        """The same question within other bounds; floors of regimes are no higher than here, though there be room."""
+        goal, here = self.goal, self.within
+        found = self._within(bounds, self.fit, self.surface.N, self.surface.D, self.asked, goal.anchor, goal.cones)
+        lower = np.minimum(found.within.lower, np.maximum(bounds.lower, here.lower))
+        within = replace(found.within, lower=np.where(here.is_none, found.within.lower, lower))
+        return replace(found, goal=replace(found.goal, within=within))
 
     @property
     def within(self) -> Polytope:

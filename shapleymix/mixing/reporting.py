@@ -150,20 +150,23 @@ def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
 
 def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Problem, float]:
     """The question with more room at one bound, and by how much: tokens by a power of ten, 1B at 100B."""
-    bounds, D = one.within, one.surface.D
+    bounds, D = one.bounds, one.surface.D
     tokens = float(10.0 ** max(np.round(np.log10(D * STEP)), 0.0))
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
     if bounds.ball is not None and field == "ball":
-        wider = replace(bounds, ball=replace(bounds.ball, radius=bounds.ball.radius + STEP))
-        return replace(one, goal=replace(one.goal, within=wider)), STEP
+        return one.with_bounds(replace(bounds, ball=replace(bounds.ball, radius=bounds.ball.radius + STEP))), STEP
     ends = {"upper": 1.0, "lower": LEAST_NONZERO, "row_high": np.inf, "row_low": -np.inf}
     step = min(tokens / D if price.unit == "tokens" else STEP, abs(ends[field] - price.bound))
-    values = getattr(bounds, field).copy()
-    values[place] += step if price.side == "cap" else -step
-    goal = replace(one.goal, within=replace(bounds, **{field: values}))
-    return replace(one, goal=goal), step * D if price.unit == "tokens" else step
+    asked, held = (getattr(known, field).copy() for known in (bounds, one.within))
+    for values in (asked, held):
+        values[place] += step if price.side == "cap" else -step
+    change = step * D if price.unit == "tokens" else step
+    if asked[place] == held[place]:
+        return one.with_bounds(replace(bounds, **{field: asked})), change
+    # a floor of the fit's regimes, which nobody asked for
+    return replace(one, goal=replace(one.goal, within=replace(one.within, **{field: held}))), change
 
 
 def reported(one: Problem, proof: Proof) -> Mixture:
