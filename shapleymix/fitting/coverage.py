@@ -68,6 +68,11 @@ class Coverage(Record):
         return not np.isnan(self.line).any()
 
     @property
+    def rise_together(self) -> bool:
+        """Whether they rise together: runs of one compute, whose N falls as D rises, tell the best split of that."""
+        return bool(self.line[0] * self.line[1] < 0)
+
+    @property
     def whole_p_range(self) -> FloatArray:
         """(M, 2) lowest and highest ratio of each source over all targets."""
         return np.stack([self.p_range[..., 0].min(axis=0), self.p_range[..., 1].max(axis=0)], axis=1)
@@ -235,7 +240,7 @@ class Place:
                 yield self._budget(name, factors)
         if (factor := beyond_line(self.coverage.line, self.N, self.D).max(initial=1.0)) > 1:
             yield (
-                f"N and D lie off the line on which those of the runs rise together, by a factor of {factor:.3g}: "
+                f"in the runs N and D change together, and the budget is off their line by a factor of {factor:.3g}: "
                 "what either does by itself is told by public runs alone"
             )
         if (self.beyond_ratios > 0).any():

@@ -87,7 +87,9 @@ def parting_run(line: FloatArray, N: FloatArray, D: FloatArray) -> str:
     tokens = np.array([D.min(), D.max(), 4 * D.max()])
     best = tokens[(beyond_line(line, np.full(3, N.min()), tokens) > 1).argmax()]
     at = f"N = {format_size(float(N.min()))}, D = {format_size(float(best))}"
-    return f"N and D rise together: budgets off that line are told by public runs alone; a run of {at} would part them"
+    return (
+        f"N and D change together: budgets off that line are told by public runs alone; a run of {at} would part them"
+    )
 
 
 def finished(log: RunLog) -> BoolArray:

@@ -200,9 +200,9 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
 def _require_told(fit: Any) -> None:
     """Refuse a fit whose runs do not tell how the loss falls with N or D: what is assumed would choose the split."""
     of_budget, held = getattr(getattr(fit, "law", None), "of_budget", None), getattr(fit, "held", ())
-    if getattr(getattr(fit, "coverage", None), "together", False):
-        message = "N and D rise together in the runs, so that these do not say which to raise: no compute-optimal split"
-        raise SolveError(message, hint=next(iter(fit.warnings)))
+    if getattr(getattr(fit, "coverage", None), "rise_together", False):
+        message = "N and D rise together in the runs, which do not say which to raise: no compute-optimal split"
+        raise SolveError(message, hint=fit.warnings[0])
     for name in ("N", "D"):
         symbols, span = () if of_budget is None else of_budget(name), getattr(fit, f"{name}_range", None)
         why = next((f"{symbol} was assumed" for symbol in symbols if symbol in held), "")
