@@ -65,8 +65,9 @@ def fit_view(found: sm.Fit, everything: bool) -> list[Part]:
     parts += section("Parameters (-v shows all, with intervals)", _parameters(found, everything))
     N, D = (" to ".join(dict.fromkeys(map(size, span.tolist()))) for span in (found.N_range, found.D_range))
     told = [] if found.repetition is None else found.repetition.lines(found.sources)
+    together = ", which change together" if found.coverage.together else ""
     assumed = f" Assumed, since the runs do not tell: {', '.join(found.held)}." if found.held else ""
-    return [*parts, "", f"Fitted at N = {N}, D = {D}.{assumed}", *told]
+    return [*parts, "", f"Fitted at N = {N}, D = {D}{together}.{assumed}", *told]
 
 
 def _parameters(found: sm.Fit, everything: bool) -> Table:

@@ -57,22 +57,20 @@ def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> tu
     sizes, told = levels_of(np.log(log.N)), []
     for size in np.unique(sizes):
         rows = np.flatnonzero((sizes == size) & np.isfinite(shown).any(axis=1))
+        if len(rows) < ENOUGH:
+            continue
         common = np.nanmedian(shown[rows], axis=1)
-        order = np.argsort(common, kind="stable")
-        steps = np.diff(common[order])
-        if len(rows) < ENOUGH or steps.max() < APART:
+        rows, common = rows[np.argsort(common, kind="stable")], np.sort(common)
+        cut = int(np.diff(common).argmax()) + 1
+        below, above = common[:cut], common[cut:]
+        if above[0] - below[-1] < max(APART, CLUSTERED * max(np.ptp(below), np.ptp(above))):
             continue
-        cut = int(steps.argmax()) + 1
-        below, above = order[:cut], order[cut:]
-        if steps.max() < CLUSTERED * max(np.ptp(common[below]), np.ptp(common[above])):
-            continue
-        fewer = min(above, below, key=len)
-        factor = np.exp(abs(np.median(common[above]) - np.median(common[below])))
-        names = _listed(list(dict.fromkeys(log.runs[row] for row in rows[fewer].tolist())))
+        fewer = rows[cut:] if 2 * cut >= len(rows) else rows[:cut]
+        names = _listed(list(dict.fromkeys(log.runs[row] for row in fewer.tolist())))
         told.append(
-            f"losses of {names} are {'above' if fewer is above else 'below'} those of other runs of "
-            f"N = {format_size(float(log.N[rows[0]]))} by a factor of {factor:.3g}, for all targets: check their unit "
-            "(bits are 1.44 times nats) and what they were measured on"
+            f"for all targets the losses of {names} lie apart from those of other runs of N = "
+            f"{format_size(float(log.N[fewer[0]]))}, by a factor of {np.exp(np.median(above) - np.median(below)):.3g}: "
+            "check their unit (bits are 1.44 times nats) and what they were measured on"
         )
     return tuple(told)
 

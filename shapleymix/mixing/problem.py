@@ -25,7 +25,7 @@ from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, NamesSpec, TokensSpec, polytope_of
-from shapleymix.mixing.constraints import Cones, Constraint, rows_and_cones
+from shapleymix.mixing.constraints import Constraint, rows_and_cones
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
 from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, UNSEEN, Polytope
@@ -88,28 +88,13 @@ class Problem:
         """
         bounds, anchor = _bounds(fit, D, asked)
         bounds, cones = rows_and_cones(bounds, asked["constraints"])
-        return cls._within(bounds, fit, N, D, asked, anchor, cones)
-
-    @classmethod
-    def _within(
-        cls,
-        bounds: Polytope,
-        fit: Any,
-        N: float,
-        D: float,
-        asked: dict[str, Any],
-        anchor: FloatArray | None,
-        cones: Cones | None,
-    ) -> Self:
-        within = bounds.checked()
-        surface = as_surface(fit, N, D, available=within.supply.available, score=asked["downstream"])
+        surface = as_surface(fit, N, D, available=bounds.supply.available, score=asked["downstream"])
         if surface.score is None:
             parents = getattr(fit, "parents", {})
             surface = surface.read_in(unit_of(asked["unit"], asked["languages"], surface.targets, parents))
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked["objective"], surface.unit.name)
-        within, told = _above_the_edge(fit, surface, within, w > 0)
-        law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
+        within, law, told = _held(fit, surface, bounds, w > 0)
         goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, cones)
         held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
         if held:
@@ -118,11 +103,10 @@ class Problem:
 
     def with_bounds(self, bounds: Polytope) -> Self:
         """The same question within other bounds; floors of regimes are no higher than here, though there be room."""
-        goal, here = self.goal, self.within
-        found = self._within(bounds, self.fit, self.surface.N, self.surface.D, self.asked, goal.anchor, goal.cones)
-        lower = np.minimum(found.within.lower, np.maximum(bounds.lower, here.lower))
-        within = replace(found.within, lower=np.where(here.is_none, found.within.lower, lower))
-        return replace(found, goal=replace(found.goal, within=within))
+        within, law, _ = _held(self.fit, self.surface, bounds, self.goal.w > 0)
+        lower = np.minimum(within.lower, np.maximum(bounds.lower, self.within.lower))
+        within = replace(within, lower=np.where(self.within.is_none, within.lower, lower))
+        return replace(self, goal=replace(self.goal, law=law, within=within))
 
     @property
     def within(self) -> Polytope:
@@ -401,6 +385,15 @@ def _bounds(fit: Any, D: float, asked: Mapping[str, Any]) -> tuple[Polytope, Flo
     if ball is not None and ball.kind == "kl":
         within = within.held_at_zero(ball.center == 0, "centre")
     return within, anchor
+
+
+def _held(
+    fit: Any, surface: Surface, bounds: Polytope, counted: BoolArray
+) -> tuple[Polytope, Pieces | _Searched, list[str]]:
+    """The bounds with what they and the fit's regimes leave no room for held, the law within them, and notices."""
+    within, told = _above_the_edge(fit, surface, bounds.checked(), counted)
+    law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
+    return within, law, told
 
 
 def _above_the_edge(fit: Any, surface: Surface, within: Polytope, counted: BoolArray) -> tuple[Polytope, list[str]]:

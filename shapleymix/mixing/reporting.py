@@ -45,6 +45,7 @@ PRICED = 6
 """How many of the dearest bounds are relaxed to see what that saves."""
 STEP = 0.01
 """By how much, in ratio."""
+NO_LOSS = "where runs tell nothing without a language, or the law gives more than an untrained model's"
 LOOSE = 1e-6
 """A proof whose relative gap is larger is a warning."""
 SAME = 1e-7
@@ -226,8 +227,8 @@ def _assert_minimised(one: Problem, proof: Proof) -> None:
     lacking = np.isnan(one.surface.mean(proof.p[None])[0]) & (one.goal.w > 0)
     if lacking.any():
         names = listed([one.surface.targets[j] for j in np.flatnonzero(lacking).tolist()])
-        message = f"at the best mixture the law gives more than an untrained model's loss for {names}: no prediction"
-        raise SolveError(message, hint="ask nearer to the fitted runs, or with more unique tokens")
+        message = f"at the best mixture the fit has no loss for {names}, {NO_LOSS}"
+        raise SolveError(message, hint="give these floors, ask nearer to the fitted runs, or with more unique tokens")
     shown, minimised = one.objective(proof.p), float(one.goal.value(proof.p))
     if abs(shown - minimised) > SAME * max(abs(minimised), 1e-300):
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
@@ -281,7 +282,7 @@ def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
     for name, rest in named.items():
         q = one.whole(rest)
         known = _compared(one, name, q, one.gained(p, q))
-        reason = "the law gives more than an untrained model's loss" if np.isnan(known["objective"]) else ""
+        reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=one.goal.violation(q) <= FEASIBLE, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 

@@ -64,7 +64,8 @@ class Held:
 
 def _one(log: sm.RunLog, judged: sm.RunLog, own: bool, along: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     checkpoints = "all" if along else "final"
-    fitted = sm.fit(log, LAW, bootstrap=REPLICATES, folds=FOLDS, checkpoints=checkpoints)
+    law = LAW if log.sources else "chinchilla"
+    fitted = sm.fit(log, law, bootstrap=REPLICATES, folds=FOLDS, checkpoints=checkpoints)
     told = fitted.predict(judged.p, judged.N, judged.D)
     there = ~np.isnan(judged.loss) & (own_tokens(judged) > 0 if own else True)
     there &= finished(judged)[:, None] | along
@@ -76,6 +77,7 @@ def _one(log: sm.RunLog, judged: sm.RunLog, own: bool, along: bool) -> tuple[np.
 def main() -> None:
     if not SMALL:
         beyond()
+        together()
         within()
     few()
     if not SMALL:
@@ -102,6 +104,17 @@ def designs(log: sm.RunLog) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     share = log.D / log.ends
     if (share < 1).any():
         yield "second half of each run", share <= 0.5, share > 0.5
+
+
+def together() -> None:
+    """Other budgets of logs of which runs at one D / N alone are fitted."""
+    table("At one D / N: 90% intervals at other budgets", "log", "D / N", *COLUMNS)
+    for name, log in logs("slimpajama", "chinchilla").items():
+        for ratio, reach in ((21.1, 0.1), (27.2, 0.1)) if len(log.sources) else ((10, 0.2), (20, 0.2), (40, 0.2)):
+            off = np.abs(np.log(log.D / log.N / ratio))
+            parts = [(log.select(off < reach), log.select(off > 0.4))]
+            found = Held.of(parts, along=True).show(name, f"{ratio:g}")
+            must(f"{name}, one D / N of {ratio:g}: share inside", found.share, FEWEST, ">=")
 
 
 def within() -> None:

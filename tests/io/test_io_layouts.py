@@ -24,21 +24,9 @@ from shapleymix.errors import DataError
 
 STEPS, BATCH, LENGTH = (400, 800), 64, 1024
 LABELS = [
-    "en",
-    "de",
-    "sw",
-    "hi",
-    "ar",
-    "fi",
-    "mt",
-    "ga",
-    "web_text",
-    "code",
-    "books",
-    "c4",
-    "pubmed_central",
-    "hacker_news",
-]
+    "en", "de", "sw", "hi", "ar", "fi", "mt", "ga", "web_text",
+    "code", "books", "c4", "pubmed_central", "hacker_news",
+]  # fmt: skip
 RATIOS = ["mix_{}", "config.data.weights.{}", "{}_share", "w/{}", "q_{}", "datasets.{}.proportion", "train_the_pile_{}"]
 LOSSES = ["eval/{}_loss", "val/{}/nll", "metrics.val_loss_{}", "{}-validation/CrossEntropyLoss", "y_{}", "ce.{}"]
 NAMES = {
