@@ -42,10 +42,12 @@ OUT, LOG, FAILED, CLAIM = "out", "log.txt", "failed", "claim"
 """What the folder of a run holds."""
 
 DEFAULT = (
-    "shapleymix-irds train --languages {sources} --mixture {mixture} --model {model} --tokens {D} --seed {seed} "
-    "--no-irds --eval-untrained --out {out}"
+    "shapleymix-irds train --corpus {corpus} --languages {sources} --mixture {mixture} --model {model} --tokens {D} "
+    "--seed {seed} --no-irds --eval-untrained --out {out}"
 )
 """The command of a run where none is given: the training script of this project."""
+TOY, ARTIFICIAL = "toy", "toy_"
+"""The corpus of artificial languages, and how their names begin."""
 Pools = Mapping[str, float]
 POOLS = " --unique-tokens {unique}"
 RATE = " --lr {learning_rate}"
@@ -54,7 +56,7 @@ SMALL, SMALL_RATE = "small", 1e-5
 """The word for a very small learning rate, and the largest that summaries of arXiv 2512.24503 call so."""
 BEST_HARM = 0.015
 """The share of the core that repeats cost at the best mixtures that were trained (.012 to .018)."""
-EARLY = ("mixture", "sources", "N", "D", "seed", "model", "name", "unique", *RECIPE)
+EARLY = ("corpus", "mixture", "sources", "N", "D", "seed", "model", "name", "unique", *RECIPE)
 """Placeholders that are filled in when the plan is made; so is `{p_en}`, the ratio of en."""
 LATE = ("out", "id", "run")
 """Placeholders that are filled in when the run starts: its folder, its id, and its name in the run log."""
@@ -227,6 +229,7 @@ def grid(
     D: Sequence[Size] | Size,
     *,
     seeds: Sequence[int] = (0,),
+    corpus: str | None = None,
     command: str = DEFAULT,
     available: Amounts | None = None,
     scale_down: float | str = 1.0,
@@ -246,11 +249,14 @@ def grid(
         Tokens.
     seeds : sequence of int
         Seeds of the runs.
+    corpus : str, optional
+        What the runs are trained on: a folder with a file or a folder for each source, or `"toy"`, whose artificial
+        languages have names that begin with `toy_`. The usual command needs it.
     command : str
-        How a run is started, with placeholders: `{mixture}` (en=0.5,de=0.5), `{p_en}` (the ratio of en), `{sources}`
-        (en,de), `{N}`, `{model}`, `{D}`, `{seed}`, `{name}` (of the mixture), `{out}` (the folder that the run writes
-        to), `{id}`, `{run}` (its name in the run log), `{unique}` (en=1000000, the pools), `{learning_rate}` and
-        `{batch_tokens}`. No shell reads it.
+        How a run is started, with placeholders: `{corpus}`, `{mixture}` (en=0.5,de=0.5), `{p_en}` (the ratio of en),
+        `{sources}` (en,de), `{N}`, `{model}`, `{D}`, `{seed}`, `{name}` (of the mixture), `{out}` (the folder that the
+        run writes to), `{id}`, `{run}` (its name in the run log), `{unique}` (en=1000000, the pools),
+        `{learning_rate}` and `{batch_tokens}`. No shell reads it.
     available : Amounts, optional
         Unique tokens at hand for the target run, by name; runs draw on pools of as many.
     scale_down : float or str
@@ -265,8 +271,8 @@ def grid(
     Raises
     ------
     UsageError
-        If a placeholder is unknown, `{out}` or one of the recipe's is missing, or two different runs have the same
-        command.
+        If a placeholder is unknown, `{out}` or one of the recipe's is missing, nothing says what the runs are trained
+        on, or two different runs have the same command.
     """
     by_name = N.items() if isinstance(N, Mapping) else [("", size) for size in _listed(N)]
     factor, cut = _factor(scale_down), _factor(cut_pools)
@@ -279,12 +285,13 @@ def grid(
     if not (sizes and tokens and seeds and len(mixtures)):
         raise UsageError("there is nothing to train", hint="give at least one mixture, N, D and seed")
     recipes = _recipes(len(sizes), SMALL_RATE if learning_rate == SMALL else learning_rate, batch_tokens)
+    _require_corpus(corpus, mixtures.sources, usual=command == DEFAULT)
     if command == DEFAULT:
         command += (POOLS if unique else "") + (RATE if learning_rate is not None else "")
-    given = {*recipes[0], *(["unique"] if unique else [])}
+    given = {*recipes[0], *(["unique"] if unique else []), *(["corpus"] if corpus else [])}
     words = _template(command, mixtures.sources, given, named=factor == 1 and all(name for name, _ in sizes))
     runs = [
-        _run(words, mixtures, place, size, D, seed, unique, recipe)
+        _run(words, mixtures, place, size, D, seed, unique, recipe, corpus or "")
         for (size, recipe), D, seed, place in product(
             zip(sizes, recipes, strict=True), tokens, seeds, range(len(mixtures))
         )
@@ -304,6 +311,16 @@ def grid(
     if cut < 1:
         said.append("pools are cut alone: the best ratios of these runs lie too low, and only a law corrects it")
     return Plan(mixtures.sources, tuple(kept.values()), (*mixtures.notices, *said))
+
+
+def _require_corpus(corpus: str | None, sources: Sequence[str], *, usual: bool) -> None:
+    """Refuse runs of which nothing says what they are trained on, and artificial languages under names of real ones."""
+    if usual and not corpus:
+        hint = f"give the corpus: a folder with a file or a folder for each source, or {TOY} for artificial languages"
+        raise UsageError("nothing says what the runs are trained on", hint=hint)
+    if corpus == TOY and (real := [name for name in sources if not name.startswith(ARTIFICIAL)]):
+        hint = f"call artificial languages {ARTIFICIAL}{real[0]}, or give the folder of the real ones"
+        raise UsageError(f"the corpus {TOY} has artificial languages alone, and no {real[0]!r}", hint=hint)
 
 
 def _recipes(
@@ -355,13 +372,13 @@ def _described(run: PlannedRun) -> str:
 
 def _run(
     words: Sequence[str], mixtures: Mixtures, place: int, size: tuple[str, float], D: float, seed: int, unique: Pools,
-    recipe: Mapping[str, float],
+    recipe: Mapping[str, float], corpus: str,
 ) -> PlannedRun:  # fmt: skip
     (model, N), p = size, mixtures.p[place] / mixtures.p[place].sum()
     mixture = dict(zip(mixtures.sources, p.tolist(), strict=True))
     values = {f"p_{name}": repr(ratio) for name, ratio in mixture.items()}
     values |= {"mixture": ",".join(f"{name}={ratio!r}" for name, ratio in mixture.items() if ratio)}
-    values |= {"sources": ",".join(mixtures.sources), "name": mixtures.names[place], "model": model}
+    values |= {"sources": ",".join(mixtures.sources), "name": mixtures.names[place], "model": model, "corpus": corpus}
     values |= {"unique": ",".join(f"{name}={_whole(round(pool))}" for name, pool in unique.items())}
     values |= {"N": repr(_whole(N)), "D": repr(_whole(D)), "seed": str(seed)}
     values |= {name: repr(_whole(value)) for name, value in recipe.items()}
@@ -382,7 +399,7 @@ def _template(command: str, sources: Sequence[str], given: Set[str], *, named: b
         raise UsageError(f"{{{name}}} of the command is no placeholder", hint=hint)
     if "out" not in used:
         raise UsageError("the command lacks {out}, the folder that the run writes to", hint=f"for instance {DEFAULT}")
-    for name in ("unique", *RECIPE):
+    for name in ("corpus", "unique", *RECIPE):
         if (name in used) != (name in given):
             message = f"the command lacks {{{name}}}" if name in given else f"nothing says {{{name}}} of the command"
             raise UsageError(message, hint=f"give {name.replace('unique', 'available')} and {{{name}}}, or neither")

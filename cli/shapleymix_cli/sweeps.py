@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from shapleymix_sweep.mixtures import Mixtures
     from shapleymix_sweep.plans import Plan
 
-GAME = "shapleymix plan game --sources a,b -N tiny=23712 -D 100k -o game.jsonl"
+GAME = "shapleymix plan game --sources toy_a,toy_b --corpus toy -N tiny=23712 -D 100k -o game.jsonl"
 BARE: dict[str, Any] = {"is_flag": False, "flag_value": ""}
 """What makes the value of an option one that may be left out."""
 BOUNDS = (
     "caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups", "keep_within", "kept",
 )  # fmt: skip
 PLACEHOLDERS = (
-    "{mixture} {sources} {p_en} {N} {model} {D} {seed} {unique} {learning_rate} {batch_tokens} {name} {out} {id}"
+    "{corpus} {mixture} {sources} {p_en} {N} {model} {D} {seed} {unique} {learning_rate} {batch_tokens} {name} {out} "
+    "{id}"
 )
 
 
@@ -36,6 +37,9 @@ dry_run = option("--dry-run", "Show the commands, and start nothing.")
 
 def _grid_options(function: Callable[..., None]) -> Callable[..., None]:
     """The options that multiply mixtures into runs."""
+    function = option("--corpus FOLDER", "What runs train on, a file or a folder a source; or toy: toy_a, ...")(
+        function
+    )
     function = option("--command CALL", f"How a run is started, with {PLACEHOLDERS}.", "template")(function)
     function = output("the plan (.jsonl)")(function)
     function = option("--batch-tokens SIZE|SIZE,...", "Tokens of a step, for all runs or each size.")(function)
@@ -117,7 +121,7 @@ def _list(
     out.emit(document, lambda: [Heading(f"{len(listed)} mixtures"), Table({"mixture": listed.names, **columns})])
 
 
-@command(GAME, "shapleymix plan game --sources a,b,c -N mini=97600 -D 2M --seeds 0,1 --json")
+@command(GAME, "shapleymix plan game --sources en,de,fr --corpus texts -N mini=97600 -D 2M --seeds 0,1 --json")
 @option("--sources en,de,...", "The languages of the game.", required=True)
 @option("--samples COUNT", "How many coalitions.  [default: all for up to 10 languages, else 12 per language]")
 @option("--seed COUNT", "Seed of that draw.", default=0)
@@ -129,7 +133,9 @@ def game(out: Output, sources: str, samples: int | None, seed: int, **how: Any) 
     _write_plan(out, coalitions(names_of(sources) or [], samples, seed), **how)
 
 
-@command("shapleymix plan grid example/runs.csv -N tiny=23712,mini=97600 -D 500k,1M --seeds 0,1 -o grid.jsonl")
+@command(
+    "shapleymix plan grid example/runs.csv --corpus texts -N tiny=23712,mini=97600 -D 500k,1M --seeds 0,1 -o grid.jsonl"
+)
 @argument("tables", "MIXTURES...")
 @option("--available en=5T,...", "Unique tokens at hand for the target run, on which the runs draw.")
 @option("--scale-down 1/16", "Plan runs with this factor of the -N and -D of the target and of each pool.", default="1")

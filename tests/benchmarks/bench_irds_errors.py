@@ -35,6 +35,7 @@ from shapleymix_irds.train.app import main as train  # noqa: E402
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
 RUN = {
+    "--corpus": "toy",
     "--tokens": "300k",
     "--toy-size": "200k",
     "--lr": "3e-3",

@@ -28,6 +28,7 @@ from shapleymix.tables.transfer import read_transfer  # noqa: E402
 from tests.irds.training import STEPS, results, said, start, steps, train, tree, wait_for_step  # noqa: E402
 
 LAST = f"step-{STEPS:09d}"
+TOY = ("toy_a", "toy_b", "toy_c")
 SHORT = "--toy-size 12k --val-share .2 --test-share .3 --tokens 20k".split()  # noqa: SIM905
 
 
@@ -51,7 +52,7 @@ def test_a_run_writes_rows_that_the_core_reads(whole: Path) -> None:
     log = read_runs(whole / "runs.csv")
     step = 7 * 32
     assert log.D.tolist() == [0, 4 * step, STEPS * step]
-    assert (log.sources, log.targets) == (("a", "b", "c"), ("a", "b", "c"))
+    assert (log.sources, log.targets) == (TOY, TOY)
     assert log.N.tolist() == [4 * 16**2 + 3 * 16 * 24 + 2 * 16 + 16] * 3
     assert np.allclose(log.p[1:], 1 / 3)
     assert np.allclose(log.loss[0], math.log(256), atol=0.05)
@@ -63,7 +64,7 @@ def test_a_run_writes_rows_that_the_core_reads(whole: Path) -> None:
 
 def test_a_run_writes_a_matrix_that_the_core_reads(whole: Path) -> None:
     matrix, raw = (read_transfer(whole / name) for name in ("sv.csv", "sv_raw.csv"))
-    assert matrix.sources == matrix.targets == ("a", "b", "c")
+    assert matrix.sources == matrix.targets == TOY
     scale = matrix.sv / raw.sv
     assert np.allclose(scale, scale[:1], rtol=1e-6)
     log = read_runs(whole / "runs.csv")
@@ -110,27 +111,27 @@ def test_options_of_training_work_with_irds(more: list[str], tmp_path: Path) -> 
 
 def test_coalitions_log_every_target_and_transfer_follows_overlap(tmp_path: Path) -> None:
     sizes = "--no-irds --layers 2 --hidden 32 --ffn 80 --heads 4 --tokens 80k --batch 16 --seq 64 --toy-overlap .6"
-    assert train(tmp_path / "run", *sizes.split(), "--mixture", "a=1") == 0
+    assert train(tmp_path / "run", *sizes.split(), "--mixture", "toy_a=1") == 0
     log = read_runs(tmp_path / "run" / "runs.csv")
     assert log.loss[-1, 2] > log.loss[-1, 1] > log.loss[-1, 0]
     assert log.p[-1].tolist() == [1, 0, 0]
 
 
 def test_text_that_comes_again_is_logged_with_its_unique_tokens(tmp_path: Path) -> None:
-    assert train(tmp_path / "run", *SHORT, "--mixture", "a=.8,b=.1,c=.1", "--no-irds") == 0
+    assert train(tmp_path / "run", *SHORT, "--mixture", "toy_a=.8,toy_b=.1,toy_c=.1", "--no-irds") == 0
     log = read_runs(tmp_path / "run" / "runs.csv")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())["languages"]
     seen = [summary[name]["tokens_trained"] / summary[name]["epochs"] for name in log.sources]
     assert np.allclose(log.unique, seen)
-    assert summary["a"]["epochs"] > 1 > summary["b"]["epochs"]
-    assert train(tmp_path / "cut", *SHORT, "--unique-tokens", "b=64", "--no-irds") == 0
+    assert summary["toy_a"]["epochs"] > 1 > summary["toy_b"]["epochs"]
+    assert train(tmp_path / "cut", *SHORT, "--unique-tokens", "toy_b=64", "--no-irds") == 0
     assert read_runs(tmp_path / "cut" / "runs.csv").unique[-1, 1] <= 64
 
 
 def test_a_language_that_was_not_learned_costs_only_the_calibrated_matrix(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    more = ("--lr", "1e-30", "--mixture", "a=.4,b=.3,c=.3")
+    more = ("--lr", "1e-30", "--mixture", "toy_a=.4,toy_b=.3,toy_c=.3")
     for _ in range(2):
         assert train(tmp_path / "run", *more) == 1
         assert "sv.csv" in capfd.readouterr().err
@@ -141,7 +142,7 @@ def test_tensorboard_has_the_losses_by_tokens(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     assert train(tmp_path / "run", "--no-irds", "--tensorboard") == 0
     events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
-    assert [event.step for event in events.Scalars("loss/a")] == [224 * step for step in range(1, STEPS + 1)]
+    assert [event.step for event in events.Scalars("loss/toy_a")] == [224 * step for step in range(1, STEPS + 1)]
 
 
 # -- the model that is left ------------------------------------------------------------------------------------
@@ -283,19 +284,21 @@ def test_other_settings_or_another_corpus_do_not_continue_a_run(
 
 def test_another_mixture_in_the_same_file_does_not_continue_a_run(tmp_path: Path) -> None:
     file, more = tmp_path / "mix.json", ["--mixture", str(tmp_path / "mix.json"), "--no-irds"]
-    file.write_text('{"a": 0.5, "b": 0.25, "c": 0.25}')
+    file.write_text('{"toy_a": 0.5, "toy_b": 0.25, "toy_c": 0.25}')
     assert train(tmp_path / "run", *more) == 0
-    assert train(tmp_path / "run", "--no-irds", "--mixture", "c=.25,a=.5,b=.25") == 0
+    assert train(tmp_path / "run", "--no-irds", "--mixture", "toy_c=.25,toy_a=.5,toy_b=.25") == 0
     assert np.allclose(read_runs(tmp_path / "run" / "runs.csv").p[-1], [0.5, 0.25, 0.25])
-    file.write_text('{"a": 0.25, "b": 0.25, "c": 0.5}')
+    file.write_text('{"toy_a": 0.25, "toy_b": 0.25, "toy_c": 0.5}')
     assert train(tmp_path / "run", *more) == 2
 
 
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        (["--mixture", "a=1"], 2),
-        (["--mixture", "a=.5,x=.5"], 2),
+        (["--mixture", "toy_a=1"], 2),
+        (["--mixture", "toy_a=.5,x=.5"], 2),
+        (["--languages", "en,de"], 2),
+        (["--corpus", ""], 2),
         ([*SHORT, "--irds-fresh"], 2),
         (["--vocab", "9"], 2),
         (["--lr", "1e9", "--clip", "1e30", "--warmup", "0", "--no-irds"], 1),

@@ -35,7 +35,8 @@ def test_a_game_is_trained_killed_resumed_and_solved(tmp_path: Path):
         DEFAULT.replace("shapleymix-irds train", f"'{sys.executable}' '{script}'") + f" {SMALL} --checkpoint-every 5"
     )
     path = tmp_path / "game.jsonl"
-    call("plan", "game", "--sources", "a,b", "-N", "tiny=2576", "-D", "20k", "--command", command, "-o", path)
+    how = ("--corpus", "toy", "--command", command, "-o", path)
+    call("plan", "game", "--sources", "toy_a,toy_b", "-N", "tiny=2576", "-D", "20k", *how)
     plan = read_plan(path)
     launcher = start("launch", path, "--jobs", 1)
     first = tmp_path / "game-sweep" / plan.runs[0].id / "out" / "checkpoints"

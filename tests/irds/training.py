@@ -14,9 +14,9 @@ from shapleymix_irds.train.app import main
 
 SCRIPT = Path(__file__).resolve().parents[2] / "adapters" / "irds_train.py"
 RESULTS = ("runs.csv", "sv.csv", "sv_raw.csv")
-QUICK = """--corpus toy --toy-size 80k --val-share .15 --test-share .15 --languages a,b,c --layers 1 --hidden 16
- --ffn 24 --heads 2 --seq 32 --batch 7 --tokens 2688 --test-windows 8 --irds-pool 8 --irds-val 2 --irds-every 2
- --checkpoint-every 4 --log-every 1 --eval-at 1k --eval-untrained""".split()  # noqa: SIM905
+QUICK = """--corpus toy --toy-size 80k --val-share .15 --test-share .15 --languages toy_a,toy_b,toy_c --layers 1
+ --hidden 16 --ffn 24 --heads 2 --seq 32 --batch 7 --tokens 2688 --test-windows 8 --irds-pool 8 --irds-val 2
+ --irds-every 2 --checkpoint-every 4 --log-every 1 --eval-at 1k --eval-untrained""".split()  # noqa: SIM905
 STEPS = 12
 TIMES = ("tokens_per_second", "peak_memory")  # of a line of metrics.jsonl
 

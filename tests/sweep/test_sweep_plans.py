@@ -124,6 +124,16 @@ def test_all_runs_of_a_size_have_one_recipe(tmp_path: Path):
     assert any("1e-05" in text for text in tiny.notices)
 
 
+def test_what_runs_are_trained_on_is_said_and_artificial_languages_have_no_real_names():
+    named = grid(coalitions(("toy_a", "toy_b")), {"tiny": 1000}, "1M", corpus="toy")
+    assert all({"--corpus", "toy"} <= {*run.command} for run in named.runs)
+    texts = {grid(coalitions(("en",)), {"tiny": 1000}, "1M", corpus=one).runs[0].id for one in ("texts", "others")}
+    assert len(texts) == 2
+    for corpus in (None, "toy"):
+        with pytest.raises(UsageError):
+            grid(coalitions(("en", "de")), {"tiny": 1000}, "1M", corpus=corpus)
+
+
 def test_a_run_that_comes_twice_is_planned_once():
     one = coalitions(("en", "de"))
     twice = Mixtures(one.sources, (*one.names, "again"), np.concatenate([one.p, one.p[:1]]))
@@ -241,7 +251,7 @@ def test_listed_mixtures_become_a_grid_of_runs(run: Run, fixtures: Path):
     drawn = [row for row, name in enumerate(table.names) if name.startswith("random-")]
     assert len(drawn) == 5
     assert table.p[drawn].min() >= 0.05 - 1e-9
-    words = ("-N", "tiny=23712,mini=97600", "-D", "1M,2M", "--seeds", "0,1", "-o", "g.jsonl")
+    words = ("-N", "tiny=23712,mini=97600", "-D", "1M,2M", "--seeds", "0,1", "--corpus", "t", "-o", "g.jsonl")
     assert run("plan", "grid", "mix.csv", *words).code == 0
     plan = read_plan("g.jsonl")
     assert len(plan) == len(table) * 2 * 2 * 2

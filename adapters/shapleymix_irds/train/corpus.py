@@ -36,6 +36,8 @@ from shapleymix_irds.train.distributed import World
 from shapleymix_irds.train.settings import Settings
 from shapleymix_irds.train.text import TEXT_ENDINGS, TOKEN_ENDINGS, Documents, Tokenizer, encoded, read_file
 
+TOY = "toy_"
+"""Names of artificial languages begin with it, so that every log, plan and matrix made from them says what they are."""
 WORDS = 64
 WORD_LENGTHS = (3, 8)
 DOCUMENT_WORDS = (60, 180)
@@ -43,11 +45,12 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
 
 def toy_names(count: int) -> tuple[str, ...]:
-    """Names of so many languages: a, b, c, ..., or aa, ab, ac, ... where letters do not suffice."""
+    """Names of so many languages: toy_a, toy_b, ..., or toy_aa, toy_ab, ... where letters do not suffice."""
     letters = 1
     while len(ALPHABET) ** letters < count:
         letters += 1
-    return tuple(map("".join, itertools.islice(itertools.product(ALPHABET, repeat=letters), count)))
+    named = itertools.islice(itertools.product(ALPHABET, repeat=letters), count)
+    return tuple(TOY + "".join(one) for one in named)
 
 
 def toy_documents(index: int, overlap: float, size: int, seed: int = 0) -> list[str]:
@@ -153,10 +156,13 @@ def open_corpus(settings: Settings) -> Corpus:
     Raises
     ------
     UsageError
-        If the folder or a language is not there, or there is more text than should be read at each start.
+        If no corpus is named, the folder or a language is not there, or there is more text than should be read at each
+        start.
     DataError
         If a file is broken, or a language is too small for its splits.
     """
+    if not settings.corpus:
+        raise UsageError("nothing says what to train on", hint="give --corpus FOLDER, or toy for artificial languages")
     tokenizer = Tokenizer(settings.tokenizer, settings.end_token)
     vocabulary = settings.vocab or tokenizer.vocabulary
     asked = tuple(unicodedata.normalize("NFC", name.strip()) for name in settings.languages.split(",") if name.strip())
@@ -175,6 +181,9 @@ def open_corpus(settings: Settings) -> Corpus:
 
 
 def _toy(settings: Settings, tokenizer: Tokenizer, asked: tuple[str, ...]) -> Iterator[tuple[str, list[Documents]]]:
+    if real := [name for name in asked if not name.startswith(TOY)]:
+        hint = f"call artificial languages {TOY}{real[0]}, or give the --corpus of the real ones"
+        raise UsageError(f"the toy corpus has artificial languages alone, and no {real[0]!r}", hint=hint)
     for index, name in enumerate(asked or toy_names(settings.toy_languages)):
         texts = toy_documents(index, settings.toy_overlap, int(parse_size(settings.toy_size)))
         yield name, [encoded(texts, tokenizer)]

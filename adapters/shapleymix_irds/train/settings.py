@@ -113,7 +113,7 @@ class Settings:
         If a setting is out of its range, or some do not go together.
     """
 
-    corpus: str = setting("toy", "Folder with a file or a folder for each language; or: toy.", result=False)
+    corpus: str = setting("", "Folder with a file or a folder for each language; or toy: toy_a, ...", result=False)
     languages: str = setting("", "Languages, such as en,de; all of the folder's if not given.")
     mixture: str = setting("uniform", "uniform, en=.7,de=.3 (shares of tokens), or a .json file of a mixture.")
     unique_tokens: str = setting("", "Draw on so many training tokens of a language alone: en=1M,de=500k.")
