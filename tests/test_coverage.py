@@ -103,7 +103,7 @@ def test_the_untrained_loss_is_measured_or_that_of_the_vocabulary(filtered, nois
     empty.loss[0, 3] = np.nan
     both = fit([log, empty], "shapley", given_.transfer, vocabulary=32_000, **FAST)
     np.testing.assert_allclose(both.coverage.untrained, [4.0, 4.0, 4.0, np.log(32_000)])
-    assert (fit(log, "chinchilla", **FAST).coverage.untrained == 20).all()
+    assert (fit(log, "chinchilla", **FAST).coverage.untrained == np.log(300_000)).all()
     with pytest.raises(UsageError, match="vocabulary of 1"):
         fit(log, "chinchilla", vocabulary=1, **FAST)
 

@@ -26,7 +26,8 @@ def made(kind: str, replicates: tuple[int, ...] = ()) -> Pieces:
     if kind == "linear":
         return Pieces("power", floor, scale, gamma, phi)
     found = Pieces("power", floor, scale, gamma, phi, s, np.full(3, 0.4))
-    if kind in ("repeated", "scored"):
+    if kind in ("shared", "repeated", "scored"):
+        found = found.pooled([(3, 0), (2, 0)], np.array([[True, True, False]] * 4)) if kind == "shared" else found
         found = found.supplied(UNIQUE, RATE, draws.uniform(0, 9, (*replicates, 4, 3)) * np.isfinite(UNIQUE)[:, None])
     return found.scored(LINES, np.array([2, 0, 1])) if kind == "scored" else found
 
@@ -38,7 +39,7 @@ def sure(pieces: Pieces, highest: np.ndarray) -> np.ndarray:
     return pieces.curves.convex_up_to(highest - pieces.floor, pieces.floor, pieces.kappa)
 
 
-KINDS = ["exponential", "linear", "concave", "repeated", "scored"]
+KINDS = ["exponential", "linear", "concave", "repeated", "scored", "shared"]
 
 
 def test_the_worth_of_repeated_tokens_is_the_published_one():

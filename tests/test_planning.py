@@ -62,7 +62,7 @@ BOUNDS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("bounds", BOUNDS, ids=lambda one: "+".join(one))
 def test_all_that_is_planned_lies_within_bounds(log: sm.RunLog, bounds: dict[str, Any]) -> None:
     plan = sm.design(12, log, D=1e6, **bounds)
-    area = sm.problem(sm.fit(log, law="additive", bootstrap=0, folds=0), 1e5, 1e6, **bounds).within
+    area = sm.problem(sm.fit(log, law="additive", bootstrap=0, folds=0, min_own_tokens=0), 1e5, 1e6, **bounds).within
     assert max(area.violation(p) for p in plan.p) < 1e-7
     assert len(plan.p) == 12
     assert len(np.unique(moved_within(area, np.random.default_rng(0).dirichlet(np.ones(5), 50)).round(6), axis=0)) > 40

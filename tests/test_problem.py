@@ -26,6 +26,13 @@ IN_BITS = {"unit": "bpb", "languages": {"language": SOURCES, "bytes_per_token": 
 CROSSED = pytest.mark.parametrize("asked", [{}, IN_BITS, {"after": "uniform", "trained": "20B"}], ids=str)
 
 
+A, B = SOURCES[:2]
+
+
+def whole(p):
+    return cp.hstack(list(p.values()))
+
+
 def least(question, draws: int = 4000) -> float:
     """The lowest objective of random mixtures within the bounds."""
     p = np.random.default_rng(0).dirichlet(np.ones(4), draws)
@@ -37,7 +44,8 @@ def least(question, draws: int = 4000) -> float:
 def test_affine_constraints_of_ones_own_are_rows(seed):
     rng = np.random.default_rng(seed)
     a, b = rng.permutation(4)[:2]
-    question = problem(FIT, *BUDGET, constraints=[lambda p: p[int(a)] == 2 * p[int(b)], lambda p: cp.sum(p[:2]) <= 0.7])
+    rules = [lambda p: p[SOURCES[a]] == 2 * p[SOURCES[b]], lambda p: p[A] + p[B] <= 0.7]
+    question = problem(FIT, *BUDGET, constraints=rules)
     found = question.solve()
     assert found.objective <= second(question.goal, 1) + 1e-8
     assert found.p[a] == pytest.approx(2 * found.p[b], abs=1e-9)
@@ -48,8 +56,8 @@ def test_affine_constraints_of_ones_own_are_rows(seed):
 @pytest.mark.parametrize(
     ("one", "same"),
     [
-        (lambda p: cp.norm2(p) <= 0.52, lambda p: 1e11 * cp.sum_squares(p) <= 0.52**2 * 1e11),
-        (lambda p: p[0] + 0.3 * p[1] == 0.2, lambda p: 1e11 * p[0] + 3e10 * p[1] == 2e10),
+        (lambda p: cp.norm2(whole(p)) <= 0.52, lambda p: 1e11 * cp.sum_squares(whole(p)) <= 0.52**2 * 1e11),
+        (lambda p: p[A] + 0.3 * p[B] == 0.2, lambda p: 1e11 * p[A] + 3e10 * p[B] == 2e10),
     ],
 )
 def test_constraints_may_be_written_in_any_unit(one, same, objective):
@@ -60,21 +68,22 @@ def test_constraints_may_be_written_in_any_unit(one, same, objective):
 
 
 def test_other_convex_constraints_are_cones():
-    found = mixture(constraints=[lambda p: cp.norm2(p) <= 0.52], compare_to=["en=1"])
+    found = mixture(constraints=[lambda p: cp.norm2(whole(p)) <= 0.52], compare_to=["en=1"])
     assert {one.name: one.within_bounds for one in found.baselines} == {"uniform": True, "en=1": False}
     assert np.linalg.norm(found.p) <= 0.52 + 1e-7
     assert found.relative_gap <= 1e-8
-    cone = mixture(constraints=[lambda p: cp.SOC(cp.Constant(0.52), p)], objective="worst")
-    same = mixture(constraints=[lambda p: cp.sum_squares(p) <= 0.52**2], objective="worst")
+    cone = mixture(constraints=[lambda p: cp.SOC(cp.Constant(0.52), whole(p))], objective="worst")
+    same = mixture(constraints=[lambda p: cp.sum_squares(whole(p)) <= 0.52**2], objective="worst")
     np.testing.assert_allclose(cone.p, same.p, atol=1e-5)
     with pytest.raises(SolveError):
-        mixture(constraints=[lambda p: cp.norm2(p) >= 0.9])
-    with pytest.raises(UsageError):
-        mixture(constraints=[lambda p: True])
+        mixture(constraints=[lambda p: cp.norm2(whole(p)) >= 0.9])
+    for wrong in (lambda p: True, lambda p: p["no such source"] <= 0.5):
+        with pytest.raises(UsageError):
+            mixture(constraints=[wrong])
     with pytest.raises(InfeasibleError):
-        mixture(constraints=[lambda p: p[0] >= 0.9, lambda p: p[1] >= 0.2])
+        mixture(constraints=[lambda p: p[A] >= 0.9, lambda p: p[B] >= 0.2])
     with pytest.raises(InfeasibleError):
-        mixture(constraints=[lambda p: cp.norm2(p) <= 0.4])
+        mixture(constraints=[lambda p: cp.norm2(whole(p)) <= 0.4])
 
 
 @pytest.mark.parametrize(

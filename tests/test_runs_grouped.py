@@ -33,7 +33,7 @@ def test_neither_names_nor_orders_matter(seed, fixtures):
     assert np.array_equal(turned.folds(5), log.folds(5)[rows])
     found = []
     for one in (log, renamed, turned):
-        told = fit(one, "learned-base", bootstrap=8, folds=3)
+        told = fit(one, "learned-base", bootstrap=3, folds=3)
         prediction, mix = told.predict("uniform", 1e9, 1e11), optimize(told, 1e9, 1e11)
         i, j = (np.argsort(order if one is turned else np.arange(M)) for order in (columns, targets))
         rival = mix.baselines[0]

@@ -21,6 +21,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -206,7 +207,16 @@ class Exemplified:
 
 
 class Command(Exemplified, click.Command):
-    """A command whose help begins with examples."""
+    """A command whose help begins with examples, and whose options stand under headings."""
+
+    headings: Mapping[str, Collection[str]] = MappingProxyType({})
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        named = {title: [one for one in self.params if one.name in names] for title, names in self.headings.items()}
+        rest = [one for one in self.get_params(ctx) if not any(one in known for known in named.values())]
+        for title, options in {**named, "Output" if named else "Options": rest}.items():
+            with formatter.section(title):
+                formatter.write_dl(list(filter(None, (one.get_help_record(ctx) for one in options))))
 
 
 class Group(Exemplified, click.Group):
@@ -234,6 +244,7 @@ def command(
     options_from: Callable[[], tuple[Callable[..., object], ...]] | None = None,
     without: Collection[str] = (),
     only: Collection[str] = (),
+    headings: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Callable[[], click.Command]]:
     """Make a function a command, built when it is called for.
 
@@ -248,6 +259,8 @@ def command(
         Gives the functions of the library whose parameters are options as well.
     without, only : collection of str
         Parameters of them that are none; or those that are.
+    headings : mapping of str to collection of str, optional
+        Under which heading of the help which options stand; the others stand under "Output".
     """
 
     def make(function: Callable[..., None]) -> Callable[[], click.Command]:
@@ -266,6 +279,7 @@ def command(
                 one.required = False  # a project file may have it
             made = Command(name, SETTINGS, _call(function, {str(one.name) for one in further}, needed), list(params))
             made.help, made.epilog, made.examples = function.__doc__, EPILOG, examples
+            made.headings = headings
             return made
 
         return build

@@ -51,7 +51,7 @@ class Commands(Group):
     examples = (
         "shapleymix example",
         "shapleymix fit example/runs.csv -o fit.json",
-        "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json",
+        "shapleymix optimize fit.json -N 97600 -D 2M --weights en=2,ja=1,zh=1 -o mixture.json",
     )
 
     def list_commands(self, ctx: click.Context) -> list[str]:

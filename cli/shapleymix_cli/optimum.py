@@ -10,12 +10,25 @@ import numpy as np
 import shapleymix as sm
 from shapleymix.errors import UsageError
 from shapleymix.mixing.answers import ROUNDING
+from shapleymix.tables.mixtures import ONCE
 from shapleymix_cli.command_factory import command, option, output
 from shapleymix_cli.console import Output, Part, Table, gains, intervals, predicted, score_or_loss, section, size
 from shapleymix_cli.fits import Sizes, budget_of, fit_argument, law_file, like, sizes, tokens
 
 if TYPE_CHECKING:
     from shapleymix.mixing.answers import MixtureGrid
+
+HEADINGS = {
+    "Question": (
+        "N", "D", "flops", "frontier", "points", "unit", "weights", "monolingual", "objective", "downstream",
+        "law_file", "like", "allow_unseen",
+    ),
+    "Data": ("languages", "available", "max_epochs", "min_tokens", "after", "trained"),
+    "Bounds": (
+        "caps", "floors", "fix", "groups", "keep_within", "kept", "near", "within", "distance", "anchor", "kl",
+    ),
+    "Comparison": ("compare_to", "what_if"),
+}  # fmt: skip
 
 
 @command(
@@ -27,6 +40,7 @@ if TYPE_CHECKING:
     "shapleymix optimize fit.json -N 25k,97600 -D 1M,2M --weights ja=5,en=1 -o grid.csv",
     options_from=lambda: (sm.problem,),
     without=("fit", "N", "D", "constraints"),
+    headings=HEADINGS,
 )
 @fit_argument
 @sizes
@@ -98,7 +112,7 @@ def mixture_view(found: sm.Mixture, everything: bool) -> list[Part]:
         losses: dict[str, Any] = {"target": found.targets, noun: score_or_loss(found, found.losses).tolist()}
         losses |= intervals(found, found.losses_low, found.losses_high)
         parts += section(predicted(found), {**losses, "weight": found.weights.tolist()})
-    return parts
+    return [*parts, "", found.conclusion]
 
 
 def _sized(value: float, low: float, high: float) -> str:
@@ -125,6 +139,9 @@ def _ratios(found: sm.Mixture) -> Table:
         columns["cap"] = [value if value < 1 else None for value in found.caps.tolist()]
     if any(value == value for value in found.epochs.tolist()):
         columns["epochs"] = found.epochs.tolist()
+    if (found.epochs > ONCE).any():
+        spread = intervals(found, found.epochs_low, found.epochs_high, gain=True)
+        columns |= {f"{name} of epochs": ends for name, ends in spread.items()}
     rows = {name: [values[place] for place in order] for name, values in columns.items()}
     for parent, names in found.families.items():
         members = np.isin(found.sources, names)

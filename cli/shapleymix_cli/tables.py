@@ -45,7 +45,8 @@ def example(out: Output, folder: str) -> None:
             atomic_write(copy, content, force=out.force)
     written = [str(goal / name) for name in FILES]
     fit = f"shapleymix fit {goal / 'runs.csv'} -o fit.json"
-    best = "shapleymix optimize fit.json -N 97600 -D 2M -o mixture.json"
+    asked = f"--languages {goal / 'languages.csv'} --weights en=2,ja=1,zh=1"
+    best = f"shapleymix optimize fit.json -N 97600 -D 2M {asked} -o mixture.json"
     view = [*written, "", "Next:", Whole(f"  {fit}"), Whole(f"  {best}")]
     out.emit({"kind": "example", "files": written}, lambda: view)
 

@@ -154,8 +154,8 @@ def _panel(reason: str) -> Iterator[Markup]:
         return
     yield node(
         "p",
-        "Move weights, caps, N and D: the page solves for the best mixture again, and proves it. Intervals are those "
-        "of the mixture below; the command under the answer gives them for any other.",
+        "Move weights, caps, N and D: the page solves for the best mixture again, and proves it. The interval is as "
+        "wide as that of the mixture below at the same N and D; the command under the answer gives that of any other.",
     )
     yield node("div", id="panel")
     yield node("noscript", node("p", "The sliders need scripts; everything else is here without.", class_="warnings"))
@@ -413,12 +413,7 @@ def _summary(fit: Fit, best: Mixture | None) -> Iterator[Markup]:
     )
     text += error
     if best is not None:
-        what = "rest of the run" if best.read.any() else "mixture"
-        largest = [f"{best.sources[i]} {best.rest[i]:.1%}" for i in np.argsort(-best.rest, kind="stable")[:3].tolist()]
-        text += (
-            f" The best {what} for N = {format_size(best.N)} and D = {format_size(best.D)} has {', '.join(largest)}"
-            f"{' and others' if len(best.sources) > 3 else ''}: {best.objective_text}."
-        )
+        text += f" N = {format_size(best.N)}, D = {format_size(best.D)}: {best.conclusion} {_objective(best)}"
         text += f" {best.verdict}" if best.verdict else ""
     yield node("p", text)
     found = fit.warnings if best is None else best.warnings

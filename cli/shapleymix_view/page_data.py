@@ -89,6 +89,7 @@ def unmoved(fit: Fit, mixture: Mixture) -> str:
         "the worst case": mixture.objective_kind != "mean",
         "scores on tasks": mixture.measure == "error",
         "a law without convex pieces": np.isnan(mixture.gap),
+        "a source that is taken to be like another": fit.coverage.alike,
     }
     return ", ".join(name for name, there in known.items() if there)
 
@@ -114,7 +115,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     nothing = {source: 0.0 for source, cap in zip(fit.sources, given, strict=True) if cap == 0}
     wider = {**asked, "caps": nothing or None}  # sources that are left out have another law: they stay out
     sizes, tokens = (_steps(now, fitted) for now, fitted in ((mixture.N, fit.N_range), (mixture.D, fit.D_range)))
-    budgets = [_budget(fit, N, D, wider) for N in sizes for D in tokens]
+    budgets = [_budget(fit, N, D, wider, mixture.p) for N in sizes for D in tokens]
     first = next(one for one in budgets if "floor" in one)
     shared = {key: first[key] for key in (*FIELDS, "unit", "own", "edge") if key in first}
     ranges = {
@@ -141,6 +142,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
         "rivals": [{"name": one.name, "p": one.p.tolist()} for one in mixture.baselines if np.isfinite(one.objective)],
         "ranges": ranges,
         "unit": own.unit,
+        "level": f"{own.level:.0%}",
         "losses": own.surface.unit.name,
         "p": mixture.p.tolist(),
         "closed": (own.within.upper <= 0).tolist(),
@@ -178,8 +180,10 @@ def _sliders(question: Problem) -> FloatArray:
     return np.ones_like(weights.raw) if weights.unit else weights.raw
 
 
-def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str, Json]:
-    """Bounds and pieces of the law at one budget; the reason why there are none."""
+def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any], p: FloatArray) -> dict[str, Json]:
+    """Bounds and pieces of the law at one budget, and the ends of the objective's interval at the mixture p (M,) as
+    shares of it; the reason why there are none.
+    """
     try:
         question = sm.problem(fit, N, D, **asked)
         pieces = question.goal.pieces
@@ -196,11 +200,17 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str,
         "edge": edge.tolist(),
         "unit": (question.weights.raw / _sliders(question)).tolist() if question.weights.unit else None,
         "form": pieces.form,
+        "spread": _spread(question, p),
     }
     for name in FIELDS:
         value = getattr(pieces, name)
         found[name] = None if value is None else plain(np.broadcast_to(value, _shape(name, pieces.phi)))
     return found
+
+
+def _spread(question: Problem, p: FloatArray) -> Json:
+    ends = np.array(question.objective_interval(p)) / question.objective(p)
+    return ends.tolist() if np.isfinite(ends).all() else None
 
 
 def _shape(name: str, phi: FloatArray) -> tuple[int, ...]:

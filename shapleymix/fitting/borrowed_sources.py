@@ -4,7 +4,8 @@ The new source's effect on every target is that of the source it is like, with t
 On the other's own target it is the middle of what foreign sources do: Czech data are no Polish. On its own target, if
 that was measured, it is what the other does on its own, with the shape that it has there. Replicates spread it widely:
 by a factor of e as a whole and for each target, and in one of four by another source's effect, drawn anew, since a
-likeness may be wrong.
+likeness may be wrong. For all targets but these two it is more of the other source: both have one power of what they
+are together (`Coverage.twins`), so that a copy gains nothing beside it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 
 WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
 WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random
+LITTLE = 1e-300
+"""What a new source adds to how much own data help at an even ratio, which the runs have told without it."""
 
 LikeSpec = Mapping[str, str] | Sequence[str] | str
 """`"cs=pl,sk=pl"`, `"en/new"` for a part like a sibling, several such texts, or a mapping."""
@@ -154,6 +157,7 @@ class _Place:
         """The symbol with the new row (..., K), where it has one a source."""
         if symbol.axes == "K":
             return self.shaped(symbol, value)
+        row = LITTLE * row if symbol.name == "own" else row
         if self.fresh:
             return np.insert(value, self.row, row, axis=-2)
         value = value.copy()

@@ -23,7 +23,7 @@ from shapleymix.fitting.held_out import (
 )
 from shapleymix.fitting.regimes import RegimeSplit, parted, parted_by
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
-from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study, study_of
+from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
@@ -142,8 +142,10 @@ def compare(
     laws : str or type[Law], or a sequence of them, optional
         Names (also in one text, `"learned-base,chinchilla"`) or Law subclasses;
         None stands for all laws that the inputs allow.
-    transfer, languages : table or path, optional
-        The transfer matrix and the languages table, for the laws that need them.
+    transfer : table or path, optional
+        The transfer matrix, with Shapley values of every source for every target, for laws that need it.
+    languages : table or path, optional
+        The languages table: families, unique tokens and parents, for laws that need them.
     leave_largest_N, split : bool
         Hold out the largest size, or the rows that the log's `split` column marks, instead of cross-validating.
         Whether runs without a target's own language behave differently is then decided by the other rows alone.
@@ -221,14 +223,12 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
     Raises
     ------
     UsageError, FitError
-        If cross-validation was not asked for, or there are too few mixtures for it.
+        If there are too few mixtures for cross-validation.
     """
-    if study.settings.folds < 2:
-        raise UsageError("law auto needs cross-validation", hint="ask for 2 or more folds, or name a law")
     if study.mixtures < MIXTURES_NEEDED:
         message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
         raise FitError(message, hint="give more runs, or name a law")
-    masks, design = study.cross_validation(min(study.settings.folds, study.mixtures))
+    masks, design = study.cross_validation(min(CHOOSING, study.mixtures))
     usual = LearnedBase if study.inputs.sources else Chinchilla
     if not study.inputs.sources or study.mixtures < MIXTURES_A_NUMBER * size_of(Additive, study):
         return contest([usual], study, masks, design, progress)

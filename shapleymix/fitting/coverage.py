@@ -13,6 +13,7 @@ from shapleymix.errors import FitError, Location
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import Evidence, beyond_line, line_of
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.tables.languages import own_data
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.words import format_size
 
@@ -87,6 +88,20 @@ class Coverage(Record):
         """Sources with ratio 0 in every used run of whose effect nothing is known, nor taken to be."""
         never = (self.mixtures == 0).all(axis=0).tolist()
         return tuple(name for name, empty in zip(sources, never, strict=True) if empty and name not in self.alike)
+
+    def twins(
+        self, sources: tuple[str, ...], paths: tuple[str, ...], targets: tuple[str, ...]
+    ) -> tuple[tuple[tuple[int, int], ...], BoolArray]:
+        """Sources without runs that are taken to be more of another, each with that one, and for which targets (M, K):
+        all but those whose own data one of the two is.
+        """
+        own = own_data(paths, targets)
+        alike = [(new, known) for new, known in self.alike.items() if known in sources]
+        twins = tuple((sources.index(new), sources.index(known)) for new, known in alike)
+        shared = np.zeros(own.shape, dtype=bool)
+        for one, other in twins:
+            shared[one] = own[one] == own[other]
+        return twins, shared
 
     def thin(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
         """Sources of whose effect on some target little is known, with the reason and, where not all, the targets.
@@ -228,13 +243,16 @@ class Place:
         apart |= self.coverage.beyond_ties(self.p)[:, None]
         return np.any([factors > 1 for factors in budgets], axis=0) | apart | (self.beyond_ratios > 0).any(axis=2)
 
-    def warnings(self, losses: FloatArray) -> Iterator[str]:
-        """One sentence for losses (R, K) that no model has, for each budget and for ratios outside of the fitted."""
+    def lacking(self, losses: FloatArray) -> Iterator[str]:
+        """A sentence for losses (R, K) that no model has."""
         absurd = (losses > self.coverage.untrained) & ~self.apart
         if absurd.any():
             yield f"no prediction for {self._those(absurd)}: the law gives more than the loss of an untrained model"
         if np.isnan(losses).any():
             yield f"the law is undefined for {int(np.isnan(losses).sum())} of {losses.size} losses"
+
+    def beyond(self) -> Iterator[str]:
+        """A sentence for each budget, and for ratios, outside of what was fitted."""
         for name, factors in zip("ND", self.coverage.beyond_budgets(self.N, self.D), strict=True):
             if (factors > 1).any():
                 yield self._budget(name, factors)

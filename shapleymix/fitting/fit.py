@@ -28,7 +28,7 @@ from shapleymix.fitting.evidence import (
     traceless,
 )
 from shapleymix.fitting.held_out import Scores, law_of, score
-from shapleymix.fitting.noise import Noise, form_draws, form_error
+from shapleymix.fitting.noise import MIXED, Noise, form_draws, form_error
 from shapleymix.fitting.one_law import errors_of, noise_of
 from shapleymix.fitting.prediction import (
     MOST_WARNINGS,
@@ -48,6 +48,7 @@ from shapleymix.fitting.symbols import assumed
 from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.pieces import Pieces
+from shapleymix.random_streams import ranks_of
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages, LanguagesSpec, Unit, languages_of, paths_of, tokens_at_hand, unit_of
 from shapleymix.tables.mixtures import epochs_of
@@ -314,16 +315,15 @@ class Fit(Tabular, Record):
         """What a reader of losses (R, K) at points (R, M) should know, what matters most first."""
         place, nothing = self.place(p, N, D), np.full(len(self.sources), np.nan)
         limits = np.broadcast_to(nothing if unique is None else unique, p.shape)
-        counted = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names)
-        if self.repetition is not None and models_harm(self.law):
-            counted += self.repetition.much_harm(p, limits, N, D, self.paths, self.targets)
-        apart = () if self.absent is None else self.absent.warnings(self.targets, p)
-        untold = np.flatnonzero(np.any(self.untold(p), axis=0)).tolist()
-        if untold:
+        counted, found = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names), []
+        if untold := np.flatnonzero(np.any(self.untold(p), axis=0)).tolist():
             who = short([self.targets[j] for j in untold])
-            apart = (*apart, f"no prediction for {who} without any of it: every fitted run had some")
-        narrow = () if self.replicates is None and self.noise is None else self.missing_from_intervals()
-        return (*place.warnings(losses), *apart, *counted, *narrow)
+            found.append(f"no prediction for {who} without any of it: every fitted run had some")
+        found += place.lacking(losses)
+        if self.repetition is not None and models_harm(self.law):
+            found += self.repetition.much_harm(p, limits, N, D, self.paths, self.targets)
+        found += [*place.beyond(), *(() if self.absent is None else self.absent.warnings(self.targets, p)), *counted]
+        return (*found, *(() if self.replicates is None and self.noise is None else self.missing_from_intervals()))
 
     def parameters(self, level: float = LEVEL) -> list[Parameter]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol, but those held at zero.
@@ -373,9 +373,10 @@ class FitLosses(LossSource):
             far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
             drawn = known.drawn(float(np.hypot(*far)), fit.seed)
         harmed = harmed_by(fit.paths, fit.targets)
+        twins, shared = fit.coverage.twins(fit.sources, fit.paths, fit.targets)
 
         def regime(law: Law, replicates: Law | None) -> LawAtBudget:
-            return LawAtBudget(law, replicates, N, D, supply, symbols, drawn, harmed)
+            return LawAtBudget(law, replicates, N, D, supply, symbols, drawn, harmed, twins, shared)
 
         other = None if fit.absent is None else regime(fit.absent.law, fit.absent.replicates)
         return cls(fit, N, D, regime(fit.law, fit.replicates), other)
@@ -421,17 +422,33 @@ class FitLosses(LossSource):
     def scale(self, p: FloatArray) -> FloatArray:
         absent, noise = self.fit.absent, self.fit.noise
         own = np.zeros(len(self.fit.targets)) if noise is None else noise.scale
-        if absent is None or absent.noise is None:
-            return own
-        return np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
+        if absent is not None and absent.noise is not None:
+            own = np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
+        return own if noise is None else np.hypot(own, np.sqrt(MIXED) * form_error(self.fit.coverage, self.N, self.D))
 
     def form(self, p: FloatArray, samples: int) -> FloatArray:
         noise, size = self.fit.noise, form_error(self.fit.coverage, self.N, self.D)
+        size = size if noise is None else np.sqrt(1 - MIXED) * size
         if self.fit.repetition is not None and self.with_own.supply is not None:
             size = np.hypot(size, self.fit.repetition.form(p, epochs_of(p, self.with_own.supply, 1.0)))
         drawn = form_draws(samples, self.fit.seed) if samples > 1 else np.zeros(1)
         heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.fit.seed)
         return (heavy * drawn)[:, None] * size
+
+    def tilts(self, p: FloatArray, samples: int) -> FloatArray | None:
+        noise = self.fit.noise
+        if noise is None:
+            return None
+        order = ranks_of(
+            np.vstack([self.fit.coverage.whole_p_range.T, p])
+        )  # the same draws for a source, whatever their order
+        unit = noise.tilts(p[np.argsort(order)], samples, self.fit.seed)[..., order]
+        return self.scale(p)[:, None] * unit
+
+    def most(self, p: FloatArray) -> FloatArray:
+        absent = self.fit.absent
+        apart = np.zeros(len(self.targets), dtype=bool) if absent is None else absent.entries(p[None])[0]
+        return np.where(apart, np.inf, self.fit.coverage.untrained)
 
     def outside(self, p: FloatArray) -> BoolArray:
         return self.fit.place(p, *self._budgets(p)).outside
@@ -521,8 +538,10 @@ def fit(
     law : str or type[Law]
         A law's name or class; `"auto"` takes `learned-base`, or `additive` where there are runs enough for it and it is
         clearly better in grouped cross-validation.
-    transfer, languages : table or path, optional
-        The transfer matrix and the languages table, for laws that need them.
+    transfer : table or path, optional
+        The transfer matrix, with Shapley values of every source for every target, for laws that need it.
+    languages : table or path, optional
+        The languages table: families, unique tokens and parents, for laws that need them.
     seed : int
         Seed of the bootstrap; the same inputs and seed give the same bytes.
     vocabulary : float, optional

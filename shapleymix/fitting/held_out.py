@@ -164,7 +164,7 @@ def _tuned(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
             continue
         for mask in masks[alike]:
             share = (~mask).astype(np.float64)
-            best = study.memory.tuned(problem, share, study.inner_folds(~mask))
+            best = study.memory.tuned(problem, share, study.choosing_folds(~mask))
             estimate = best.problem.follow(share[None], best.start[None])
             losses = np.exp(best.problem.predicted(estimate)[0])
             predicted[mask] = losses[mask]

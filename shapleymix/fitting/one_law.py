@@ -19,7 +19,7 @@ from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of_fit, questions_of_recipes, questions_of_units
 from shapleymix.fitting.repetition import Repetition
-from shapleymix.fitting.study import MIXTURES_NEEDED, Progress, Study
+from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study
 from shapleymix.fitting.symbols import drawn_exponents
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
@@ -59,8 +59,7 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
     knobs: Mapping[str, FloatArray] = {}
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
-        masks = study.inner_folds(np.ones(len(log), dtype=bool))
-        best = study.memory.tuned(problem, every[0], masks, stage)
+        best = study.memory.tuned(problem, every[0], study.choosing_folds(), stage)
         problem, losses, knobs = best.problem, best.losses, best.knobs
         estimate = problem.estimate(every, None, best.start)
     else:
@@ -97,7 +96,7 @@ def _thin(law: type[Law], evidence: Evidence) -> tuple[str, ...]:
 def fitted_to(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
     """A law fitted to a study, with its held-out predictions where there can be any."""
     point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
-    if point.held_out is not None and study.settings.folds:
+    if point.held_out is not None and min(study.settings.folds, study.mixtures) == min(CHOOSING, study.mixtures):
         return point  # what choosing beliefs predicted of held-out rows
     losses, notes = held_out_losses(study, law)
     return replace(point, held_out=losses, notes=(*notes, *point.notes))

@@ -106,7 +106,7 @@ def parted(study: Study) -> RegimeSplit:
     """
     rows = _separable(study)
     one = RegimeSplit(study, study, np.zeros_like(rows))
-    if study.settings.min_own_tokens is not None or study.settings.folds < 2 or not rows.any():
+    if study.settings.min_own_tokens is not None or not rows.any():
         return one
     with_own = (study.evidence.weight > 0) & ~rows
     alone = replace(study, evidence=without(study.evidence, rows))
@@ -179,7 +179,7 @@ def _errors(study: Study) -> FloatArray:
 
     Of many targets some tell whether there are two regimes, as they tell what all believe.
     """
-    masks, _ = study.cross_validation(min(study.settings.folds, study.mixtures))
+    masks = study.choosing_folds()
     problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)
     some = sample_of_targets(problem, len(masks))
     problem = problem.only(some)

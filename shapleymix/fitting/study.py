@@ -40,10 +40,11 @@ from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.laws.base import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.languages import Languages, languages_of, parents_of
-from shapleymix.tables.runs import LOSSES, RunLog
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import parse_number, parse_whole
 
+MOST_WORDS = 300_000  # of a vocabulary, where nothing tells an untrained model's loss
 POWER = 100  # operations that a power of a ratio and its slopes take
 ENOUGH, LEAST_TARGETS = 2e9, 8  # operations of an iteration of a trial; with many targets some tell what all believe
 
@@ -214,7 +215,7 @@ def held_out(predicted: FloatArray, fold: IntArray) -> FloatArray:
 
 
 Progress = Callable[[str, int, int], None]
-INNER_FOLDS, LEAST_FOLDS = 10, 2
+CHOOSING = 10  # folds in which a law, its regimes and what it believes are chosen, however many judge
 MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
 
 
@@ -286,12 +287,11 @@ class Study:
         """Held-out rows (V, R) of each of at most `folds` folds, and the design in words."""
         return fold_masks(self.log, folds), f"{folds}-fold cross-validation grouped by mixture"
 
-    def inner_folds(self, rows: BoolArray) -> BoolArray:
-        """Folds (V, R) of some rows (R,) alone, for choosing what a law believes."""
+    def choosing_folds(self, rows: BoolArray | None = None) -> BoolArray:
+        """Folds (V, R) of some rows (R,) alone, by default of all, in which a law and what it believes are chosen."""
+        rows = np.ones(len(self.log), dtype=bool) if rows is None else rows
         log = self.log.select(rows)
-        count = min(
-            max(self.settings.folds, LEAST_FOLDS) if self.settings.folds else INNER_FOLDS, len(np.unique(log.groups))
-        )
+        count = min(CHOOSING, len(np.unique(log.groups)))
         masks = np.zeros((count, len(rows)), dtype=bool)
         masks[:, rows] = fold_masks(log, count)
         return masks
@@ -366,13 +366,16 @@ def study_of(
 
 
 def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
-    """Loss of an untrained model (K,): measured in the log, or in the matrix's game, or ln V, or the most."""
+    """Loss of an untrained model (K,): measured in the log, or in the matrix's game, or ln V, or the most it may be."""
     known = untrained_losses(log)
     measured = {} if inputs.transfer is None else inputs.transfer.provenance.get("untrained")
     if isinstance(measured, dict):
         game = np.array([float(measured.get(name, np.nan)) for name in inputs.targets])
         known = np.where(np.isnan(known), game, known)
-    return np.where(np.isnan(known), LOSSES[1] if vocabulary is None else np.log(vocabulary), known)
+    most = np.log(MOST_WORDS if vocabulary is None else vocabulary)
+    if vocabulary is None:
+        most = np.maximum(most, np.nanmax(log.loss, axis=0, initial=0.0))
+    return np.where(np.isnan(known), most, known)
 
 
 def _some_of_both(mask: BoolArray, what: str) -> BoolArray:

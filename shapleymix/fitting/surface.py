@@ -10,11 +10,12 @@ Axes: S samples, B replicates, R rows or mixtures, M sources, K targets (T tasks
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from shapleymix.display import short
 from shapleymix.errors import SolveError, UsageError, described
@@ -92,6 +93,8 @@ class LawAtBudget:
     symbols: FloatArray  # (1 + M,) log h and each source's log R*
     drawn: FloatArray | None  # (B, 1 + M) those of the replicates
     harmed: FloatArray  # (M, K) 1 where repeats of a source harm a target
+    twins: tuple[tuple[int, int], ...] = ()  # sources that are taken to be more of another one, each with that one
+    shared: BoolArray = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))  # (M, K) for which targets they are
 
     @cached_property
     def pieces(self) -> Pieces | None:
@@ -108,7 +111,8 @@ class LawAtBudget:
             raise SolveError(message, hint="give a larger N and D")
         if found is None or not len(self.harmed):
             return None
-        return self._supplied(found.of_sources(len(self.harmed)), self.law, self.symbols)
+        found = found.of_sources(len(self.harmed)).pooled(self.twins, self.shared)
+        return self._supplied(found, self.law, self.symbols)
 
     @cached_property
     def draws(self) -> Pieces | None:
@@ -116,7 +120,7 @@ class LawAtBudget:
         found = None if self.replicates is None else self.replicates.pieces(self.N, self.D)
         if found is None or self.replicates is None or not len(self.harmed):
             return None
-        found = found.of_sources(len(self.harmed))
+        found = found.of_sources(len(self.harmed)).pooled(self.twins, self.shared)
         if self.drawn is not None:
             found = self._supplied(found, self.replicates, self.drawn)
         return found.flat()
@@ -200,6 +204,14 @@ class LossSource:
         """Errors (S, K) of the law's form at one mixture: one draw for all, times what each may err by."""
         return np.zeros((samples, len(self.targets)))
 
+    def tilts(self, p: FloatArray, samples: int) -> FloatArray | None:
+        """Slopes (S, K, M) of log losses in the ratios at one mixture (M,) by which single laws miss them, if known."""
+        return None
+
+    def most(self, p: FloatArray) -> FloatArray:
+        """Loss (K,) that nothing at one mixture exceeds: that of an untrained model, where it is known."""
+        return np.full(len(self.targets), np.inf)
+
     def outside(self, p: FloatArray) -> BoolArray:
         """Which losses (R, K) lie outside of what was fitted."""
         return np.zeros((len(p), len(self.targets)), dtype=bool)
@@ -218,6 +230,11 @@ def moved(regime: LawAtBudget | LossSource, p: FloatArray, samples: int) -> Floa
         logs = np.log(np.where(np.isfinite(again), again, np.nan))
         moved = law + logs - np.median(logs, axis=0)
     return np.repeat(moved, samples // len(moved), axis=0)
+
+
+def mixtures_of(p: ArrayLike) -> FloatArray:
+    """Mixtures (R, M) from an array, or lists, of one or several."""
+    return np.atleast_2d(np.asarray(p, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -271,12 +288,12 @@ class Surface:
         scaled = [None if one is None else one.scaled(factor) for one in (self.pieces, self.draws, self.absent)]
         return replace(self, pieces=scaled[0], draws=scaled[1], absent=scaled[2], unit=unit)
 
-    def mean(self, p: FloatArray) -> FloatArray:
+    def mean(self, p: ArrayLike) -> FloatArray:
         """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
-        found = np.stack([self.known.losses(one) for one in np.atleast_2d(p)])
+        found = np.stack([self.known.losses(one) for one in mixtures_of(p)])
         return found * self.unit.per_nat if self.score is None else self.score.curves.errors(found[:, self.places])
 
-    def sample(self, p: FloatArray, *, runs: bool = True) -> FloatArray:
+    def sample(self, p: ArrayLike, *, runs: bool = True) -> FloatArray:
         """Losses, or error rates, (S, R, K), joint over mixtures (R, M) and targets; the same bytes on every call.
 
         Parameters
@@ -286,30 +303,30 @@ class Surface:
         runs : bool
             Whether single runs are meant, or what many runs of each mixture would have in the mean.
         """
-        return _sampled([(self, one) for one in np.atleast_2d(p)], runs=runs)
+        return _sampled([(self, one) for one in mixtures_of(p)], runs=runs)
 
-    def interval(self, p: FloatArray, level: float) -> FloatArray:
+    def interval(self, p: ArrayLike, level: float) -> FloatArray:
         """(2, R, K) what holds a new run's loss with probability `level`, each row by itself."""
         return self.objective_interval(p, lambda losses: losses, level)
 
-    def objective_interval(self, p: FloatArray, of: Functional, level: float) -> FloatArray:
+    def objective_interval(self, p: ArrayLike, of: Functional, level: float) -> FloatArray:
         """(2, R) the same for what is asked of the losses."""
-        ends = [self._ends(of(self.sample(one)[:, 0]), level) for one in np.atleast_2d(p)]
+        ends = [self._ends(of(self.sample(one)[:, 0]), level) for one in mixtures_of(p)]
         return holding(np.stack(ends, axis=1), of(self.mean(p)))
 
-    def gain(self, p: FloatArray, q: FloatArray, of: Functional, level: float, *, runs: bool = True) -> Gain:
+    def gain(self, p: ArrayLike, q: ArrayLike, of: Functional, level: float, *, runs: bool = True) -> Gain:
         """What p saves of what is asked of the losses, against q, by the joint sample of the two alone."""
-        return gain_between(self, p, self, q, of, level, runs=runs)
+        return gain_between(self, mixtures_of(p)[0], self, mixtures_of(q)[0], of, level, runs=runs)
 
-    def outside(self, p: FloatArray) -> BoolArray:
+    def outside(self, p: ArrayLike) -> BoolArray:
         """Which losses (R, K) lie outside of what was fitted."""
-        p = np.atleast_2d(p)
+        p = mixtures_of(p)
         found = self.known.outside(p)
         return found if self.score is None else found[:, self.places] | self._uncalibrated(p)
 
-    def warnings(self, p: FloatArray, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    def warnings(self, p: ArrayLike, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """What a reader of numbers at these mixtures (R, M) should know, by the names of these."""
-        p = np.atleast_2d(p)
+        p = mixtures_of(p)
         return (*self.known.warnings(p, names), *([] if self.score is None else self._of_scores(p)))
 
     def _uncalibrated(self, p: FloatArray) -> BoolArray:
@@ -382,7 +399,7 @@ def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> Flo
         known = surface.known
         logs = known.base(p, count) + known.scale(p) * field[:, place] + known.form(p, count)
         with np.errstate(over="ignore"):
-            losses = np.exp(logs)
+            losses = np.minimum(np.exp(logs), known.most(p))
         scored = surface.score is not None
         read = surface.scored(losses, int(mixtures[place]), runs=runs) if scored else losses * surface.unit.per_nat
         found.append(read)

@@ -159,7 +159,7 @@ class LearnedBase(TransferLaw):
         law, N, D = self.at(N, D)
         gamma, growth, exponent = law.gamma, law.growth(N, D), law.exponent()
         factor, before, after = growth.factor, 1.0 + growth.help, 1.0 + growth.help * growth.factor
-        raised, phi = powers(p, exponent), law.phi()  # (..., R, M, K)
+        raised, phi = powers(p[..., None], exponent), law.phi()  # (..., R, M, K)
         log_p, own = log_ratios(p)[..., None], over_sources(raised, phi * law.own)
         helped = over_sources(raised, phi) + (factor - 1.0) * own
         theta = 1.0 + helped

@@ -8,13 +8,14 @@ A law at fixed N and D is, for each target j, an outer function of one inner qua
 Both are convex in p when scale, gamma and (of power) phi are at least 0 (ShapleyLaw paper, "Convexity and optimality
 conditions"; q^s is concave and Theta^(-gamma) decreasing and convex). Where tokens are repeated, q(p) are effective
 ratios, which are concave in p, and each piece of power form has a sum of `harm_ij (p_i - unique_i)^3` beyond one epoch
-added to it, which is convex. Axes: any leading axes (replicates, budgets), then M sources, then K targets; leading
-axes broadcast. Theta = 0 is an infinite loss, without a warning, and zero wins over infinity in every product.
+added to it, which is convex. A source that is taken to be like another is counted in its power, as if it were more of
+it: `q_i + sum_l worth_lj q_l` for q_i. Axes: any leading axes (replicates, budgets), then M sources, then K targets;
+leading axes broadcast. Theta = 0 is an infinite loss, without a warning, and zero wins over infinity in every product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, NamedTuple, Self
 
@@ -33,7 +34,7 @@ NOTHING = -1e300
 """For the logarithm of a ratio of zero: any exponent makes a power of 0 of it."""
 TINY_SUPPLY = 1e-12
 LARGEST_EXPONENT = 60.0
-MATRICES, SOURCES = frozenset({"phi", "s", "harm"}), frozenset({"unique", "rate"})
+MATRICES, SOURCES = frozenset({"phi", "s", "harm", "worth"}), frozenset({"unique", "rate"})
 """Fields with a value for each source and target, and those with one for each source; others have one a target."""
 
 
@@ -42,7 +43,8 @@ class Slopes(NamedTuple):
 
     `inner` (..., M, K) is d z_j / d p_i of the inner quantity z_j, `bend` (..., M, K) its second derivative (None where
     it is zero); `first` and `second` (..., K) are the outer function's derivatives in z. `push` and `bow` (..., M, K)
-    are the first and second derivatives of the harm that repeated tokens do (None where they do none).
+    are the first and second derivatives of the harm that repeated tokens do (None where they do none). `crossed` are
+    second derivatives of z in the ratios of two sources that share a power: their places, and values (..., K).
     """
 
     inner: FloatArray
@@ -51,6 +53,7 @@ class Slopes(NamedTuple):
     second: FloatArray
     push: FloatArray | None = None
     bow: FloatArray | None = None
+    crossed: tuple[tuple[int, int, FloatArray], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ class Pieces:
         their worth; None where no token is repeated.
     harm : array (..., M, K), optional
         What a source's repeated tokens add to the loss, nats by the cube of its ratio beyond `unique`; None for none.
+    twins, worth : tuple of (int, int) and array (..., M, K), optional
+        Sources whose ratios are counted in another one's power, each with that one; and what they are worth there, 0
+        where they have a power of their own.
     curves : TaskCurves, optional
         The curves of tasks: then the targets are tasks, each with the columns of its language, and `losses` are their
         error rates.
@@ -91,6 +97,8 @@ class Pieces:
     unique: FloatArray | None = None
     rate: FloatArray | None = None
     harm: FloatArray | None = None
+    twins: tuple[tuple[int, int], ...] = ()
+    worth: FloatArray | None = None
     curves: TaskCurves | None = None
 
     def of_sources(self, count: int) -> Pieces:
@@ -128,8 +136,36 @@ class Pieces:
     def theta(self, p: FloatArray) -> FloatArray:
         """The inner quantity (..., K): Theta of power pieces, the exponent of exponential ones."""
         q = self.effective(p)
-        found = weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi * powers(q, self.s))
+        found = (
+            weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi * powers(self._together(q), self.s))
+        )
         return found if self.base is None else self.base + found
+
+    def _together(self, q: FloatArray) -> FloatArray:
+        """Of effective ratios (..., M) those that each power is of, (..., M, 1), or (..., M, K) where sources share."""
+        if self.worth is None:
+            return q[..., None]
+        found = q[..., None] + np.zeros_like(self.worth)
+        for one, other in self.twins:
+            found[..., other, :] += self.worth[..., one, :] * q[..., one, None]
+        return found
+
+    def pooled(self, twins: Sequence[tuple[int, int]], shared: BoolArray) -> Self:
+        """The pieces with each of some sources counted in the power of another, for the targets (M, K) that share it.
+
+        Alone it has the help that it has now; a copy of a source is so more of it, and gains nothing beside it.
+        """
+        if self.s is None or not twins:
+            return self
+        phi, s = (np.array(np.broadcast_arrays(part, self.phi)[0]) for part in (self.phi, self.s))
+        worth = np.zeros_like(phi)
+        for one, other in twins:
+            own, known = phi[..., one, :], phi[..., other, :]
+            both = shared[one] & (own > 0) & (known > 0)
+            ratio = np.where(both, own, 1.0) / np.where(both, known, 1.0)
+            worth[..., one, :] = np.where(both, ratio ** (1 / s[..., other, :]), 0.0)
+            phi[..., one, :] = np.where(both, 0.0, own)
+        return replace(self, phi=phi, s=s, twins=tuple(twins), worth=worth)
 
     def plain_losses(self, p: FloatArray) -> FloatArray:
         """Losses of the targets, or of the tasks' languages, (..., K), nats per token; +inf where Theta is zero."""
@@ -170,6 +206,8 @@ class Pieces:
             outer[..., each, each] += diagonal  # infinite at a ratio of 0, and there alone
         if at.bow is not None:
             outer = outer + weigh(at.bow, w)[..., None] * np.eye(outer.shape[-1])
+        for one, other, bend in at.crossed:
+            outer[..., [one, other], [other, one]] += np.sum(product(bend, product(w, at.first)), axis=-1)[..., None]
         return outer
 
     def jacobian(self, p: FloatArray) -> FloatArray:
@@ -185,13 +223,15 @@ class Pieces:
         repeated tokens they have the harm's own alone.
         """
         if self.unique is None or self.rate is None:
-            return self._outer(*self._inner(p), p)
+            theta, inner, bent, crossed = self._inner(p)
+            return self._outer(theta, inner, bent, p)._replace(crossed=crossed)
         q, slope, bend = (part[..., None] for part in effective_slopes(p, self.unique, self.rate))
-        theta, inner, bent = self._inner(q[..., 0])
+        theta, inner, bent, crossed = self._inner(q[..., 0])
         curved = product(inner, bend)
         if bent is not None:
             curved = curved + product(bent, slope**2)
-        return self._harmed(self._outer(theta, product(inner, slope), curved, p), p)
+        crossed = tuple((i, k, product(one, slope[..., i, :] * slope[..., k, :])) for i, k, one in crossed)
+        return self._harmed(self._outer(theta, product(inner, slope), curved, p)._replace(crossed=crossed), p)
 
     def _harmed(self, at: Slopes, p: FloatArray) -> Slopes:
         """The derivatives with those of the harm that repeated tokens do."""
@@ -208,7 +248,7 @@ class Pieces:
         Where Theta is zero they are finite and mean nothing.
         """
         q, theta = self.effective(p), self.theta(p)
-        raised = q[..., None] if self.s is None else powers(q, self.s)
+        raised = q[..., None] if self.s is None else powers(q[..., None], self.s)
         if self.form == "exponential":
             unit = np.exp(np.minimum(theta, LARGEST_EXPONENT))
             steep = by_gamma = self.scale * unit
@@ -271,7 +311,9 @@ class Pieces:
                 return value[..., sources]
             return value[..., sources, :] if name in MATRICES else value
 
-        return self._changed(chosen, self.curves)
+        places = np.arange(self.n_sources)[sources].tolist()
+        twins = tuple((places.index(one), places.index(other)) for one, other in self.twins if one in places)
+        return replace(self._changed(chosen, self.curves), twins=twins)
 
     def flat(self, batch: tuple[int, ...] | None = None) -> Self:
         """The pieces with exactly one leading axis, in C order of `batch` (default: their own)."""
@@ -294,13 +336,29 @@ class Pieces:
             return self.scale * np.exp(np.minimum(theta, LARGEST_EXPONENT))
         return product(self.scale, inverse_power(theta, self.gamma))
 
-    def _inner(self, q: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """The inner quantity (..., K), and its first and second derivative in each effective ratio (..., M, K)."""
+    def _inner(
+        self, q: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray | None, tuple[tuple[int, int, FloatArray], ...]]:
+        """The inner quantity (..., K), its first and second derivative in each effective ratio (..., M, K), and those
+        in two that share a power."""
+        crossed: list[tuple[int, int, FloatArray]] = []
         if self.s is None:
             theta, inner, bend = weigh_rows(q, self.phi), self.phi, None
         else:
-            theta, inner, bend = _concave(q, self.phi, self.s)
-        return (theta if self.base is None else self.base + theta), inner, bend
+            theta, inner, bend = _concave(self._together(q), self.phi, self.s)
+        for place, (one, other) in enumerate(self.twins):
+            assert bend is not None
+            assert self.worth is not None
+            worth, curved = self.worth[..., one, :], bend[..., other, :]
+            crossed += [(one, other, product(worth, curved))]
+            crossed += [
+                (one, more, product(worth * self.worth[..., more, :], curved))
+                for more, power in self.twins[:place]
+                if power == other
+            ]
+            inner[..., one, :] += product(worth, inner[..., other, :])
+            bend[..., one, :] += product(worth**2, curved)
+        return (theta if self.base is None else self.base + theta), inner, bend, tuple(crossed)
 
     def _outer(self, theta: FloatArray, inner: FloatArray, bend: FloatArray | None, p: FloatArray) -> Slopes:
         if self.form == "exponential":
@@ -319,7 +377,7 @@ class Pieces:
 
     def _arrays(self) -> list[tuple[str, FloatArray]]:
         named = [(field.name, getattr(self, field.name)) for field in fields(self)]
-        return [(name, np.asarray(v)) for name, v in named if v is not None and name not in ("form", "curves")]
+        return [(name, np.asarray(v)) for name, v in named if v is not None and name not in ("form", "twins", "curves")]
 
     def _changed(self, change: Callable[[str, FloatArray], FloatArray], curves: TaskCurves | None) -> Self:
         return replace(self, curves=curves, **{name: change(name, value) for name, value in self._arrays()})
@@ -394,8 +452,8 @@ def log_ratios(p: FloatArray, nothing: float = 0.0) -> FloatArray:
 
 
 def powers(p: FloatArray, s: FloatArray) -> FloatArray:
-    """p_i ^ s_ij, shape (..., M, K), with 0^s = 0."""
-    found = log_ratios(p, NOTHING)[..., None] * s
+    """p_i ^ s_ij, shape (..., M, K), with 0^s = 0, of ratios (..., M, 1) or (..., M, K)."""
+    found = log_ratios(p, NOTHING) * s
     with np.errstate(under="ignore"):
         return np.exp(found, out=found)
 
@@ -438,14 +496,13 @@ def inverse_power(theta: FloatArray, exponent: FloatArray) -> FloatArray:
         return np.power(np.maximum(theta, 0.0), -np.asarray(exponent))
 
 
-def _concave(p: FloatArray, phi: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _concave(column: FloatArray, phi: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Theta (..., K), d Theta_j / d p_i and its second derivative (..., M, K) for concave powers."""
-    column = p[..., None]
-    part = phi * powers(p, s)
+    part = phi * powers(column, s)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         slope = s * part / column
         bend = (s - 1) * slope / column
-    if not np.all(p > 0):
+    if not np.all(column > 0):
         edge = np.where(phi > 0, np.where(s < 1, np.inf, phi), 0.0)
         slope = np.where(column > 0, slope, edge)
         bend = np.where(column > 0, bend, np.where((phi > 0) & (s < 1), -np.inf, 0.0))

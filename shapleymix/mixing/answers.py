@@ -6,7 +6,7 @@ Axes: M sources, K targets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.files import Json
 from shapleymix.mixing.proof import Certificate
 from shapleymix.records import FloatArray, Record
+from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.words import format_size
 
 SURE_GAIN = 0.9
@@ -23,6 +24,8 @@ ROUNDING = 1e-12
 """A gap below this, relative to the objective, is rounding."""
 SHOWN = 5
 """Rivals that the verdict names."""
+LEAST_SAID = 0.005
+"""Ratios below it are left out of the sentence that one repeats."""
 
 
 def is_sure(low: float, probability: float) -> bool | None:
@@ -248,6 +251,8 @@ class Mixture(Answer):
         Weight of the penalty, and the mixture that it pulls towards.
     N_low, N_high, D_low, D_high : float
         Intervals of N and D where these were chosen too; else NaN.
+    beyond : dict of str to float
+        By what factors N and D lie outside of those of the runs, 1 inside; empty where the runs are not known.
     """
 
     kind = "mixture"
@@ -283,11 +288,13 @@ class Mixture(Answer):
     N_high: float = np.nan
     D_low: float = np.nan
     D_high: float = np.nan
+    beyond: dict[str, float] = field(default_factory=dict)
 
     def columns(self) -> Columns:
         """One row per source, and none of sums, so that ratios sum to 1; ratios of bytes where these are known."""
         names = [*(("rest",) if self.read.any() else ()), "p", "p_low", "p_high"]
         names += ["p_bytes"] if np.isfinite(self.p_bytes).all() else []
+        names += ["epochs", "epochs_low", "epochs_high"] if self.tokens_at_hand else []
         return {"source": self.sources} | {name: getattr(self, name).tolist() for name in names}
 
     def headline(self) -> str:
@@ -298,7 +305,7 @@ class Mixture(Answer):
 
     def to_document(self) -> dict[str, Json]:
         """The fields, and for those who read the file the verdict, the ratios by name, and those of the rest."""
-        known = {"verdict": self.verdict or None, "mixture": dict(self.mixture)}
+        known = {"verdict": self.verdict or None, "conclusion": self.conclusion, "mixture": dict(self.mixture)}
         known |= {"rest": self.remaining(self.p)["mixture"]} if self.read.any() else {}
         return super().to_document() | known
 
@@ -313,6 +320,16 @@ class Mixture(Answer):
         return self.rest_of(self.p)
 
     @property
+    def epochs_low(self) -> FloatArray:
+        """Lower ends (M,) of the epochs, as those of the ratios."""
+        return epochs_of(self.p_low, self.available, self.D)
+
+    @property
+    def epochs_high(self) -> FloatArray:
+        """Upper ends (M,) of the epochs."""
+        return epochs_of(self.p_high, self.available, self.D)
+
+    @property
     def objective_text(self) -> str:
         """The objective in words: a loss with its unit, or a score."""
         value = f"loss {self.objective:.4f} {self.objective_unit}"
@@ -325,6 +342,8 @@ class Mixture(Answer):
         others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
         unsure, beaten_by = [one for one in others if one.gain_high > 0], [one for one in others if one.gain_high <= 0]
         better, told = [f"{listed(one.better)} over {one.name}" for one in unsure if one.better], []
+        if sure := [one.name for one in self.baselines if one.sure]:
+            told.append(f"This mixture is better than {listed(sure)}, beyond its error bar.")
         if unsure:
             named = listed([one.name for one in unsure])
             told.append(f"The predicted gain of this mixture over {named} is within its error bar.")
@@ -333,6 +352,23 @@ class Mixture(Answer):
         if beaten_by:
             named = listed([one.name for one in beaten_by])
             told.append(f"Without the bounds or the pull a mixture such as {named} is better, beyond its error bar.")
+        return " ".join(told)
+
+    @property
+    def conclusion(self) -> str:
+        """What one repeats: the mixture, the likely gain over the best other one, and how far beyond the runs it is."""
+        order, rest = np.argsort(-self.rest, kind="stable").tolist(), self.rest.tolist()
+        ratios = listed([f"{self.sources[i]} {rest[i]:.2f}" for i in order if rest[i] >= LEAST_SAID])
+        told = [f"Train {'the rest on ' if self.read.any() else ''}{ratios}."]
+        others = [one for one in self.baselines if one.within_bounds and not np.array_equal(one.p, self.p)]
+        best = min((one for one in others if not one.reason), key=lambda one: one.objective, default=None)
+        if best is not None:
+            spread = "" if np.isnan(best.gain_low) else f" ({best.gain_low:.3f} .. {best.gain_high:.3f})"
+            chance = "; that may be chance" if best.sure is False else ""
+            gain = f"{best.gain:.3f} {self.objective_unit}{spread}"
+            told.append(f"It is better than {best.name}, the best other mixture, by {gain}{chance}.")
+        far = [f"{name} is {factor:.3g} times beyond the runs" for name, factor in self.beyond.items() if factor > 1]
+        told += [f"{' and '.join(far)}."] if far else ["N and D are within the runs."] * bool(self.beyond)
         return " ".join(told)
 
     @property

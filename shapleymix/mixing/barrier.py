@@ -72,6 +72,7 @@ def minimise(
     *,
     kl: float = 0.0,
     anchor: FloatArray | None = None,
+    tilt: FloatArray | None = None,
     tolerance: float = TOLERANCE,
 ) -> FloatArray:
     """The optimal mixtures (..., M) under bounds, for every member of the broadcast leading axes.
@@ -86,6 +87,8 @@ def minimise(
         Bounds of the ratios; they must leave a mixture (see `polytope`).
     kl, anchor : float or array, optional
         Weight >= 0, and mixture (..., M), of the term kl * sum_i p_i log(p_i / anchor_i), in nats.
+    tilt : array (..., M), optional
+        Slopes of a further term, which is linear in the ratios.
     tolerance : float
         Relative to what the mixture can change of the objective, where the iteration may stop.
 
@@ -94,7 +97,8 @@ def minimise(
     SolveError
         If no mixture has a finite objective, or a number is not finite.
     """
-    own, sides = pieces.batch, (w, lower, upper, lower if anchor is None else anchor)
+    sides = (w, lower, upper, lower if anchor is None else anchor, np.zeros_like(lower) if tilt is None else tilt)
+    own = pieces.batch
     batch = np.broadcast_shapes(own, *(side.shape[:-1] for side in sides))
     vectors = [np.broadcast_to(side, (*batch, side.shape[-1])).reshape(-1, side.shape[-1]) for side in sides]
     step = max(1, CHUNK // (pieces.n_sources * max(pieces.n_sources, pieces.n_targets)))
@@ -103,20 +107,28 @@ def minimise(
     for start in range(0, len(vectors[0]), step):
         rows = slice(start, start + step)
         part = flat.take(rows) if own else flat
-        w_part, low, high, toward = (vector[rows] for vector in vectors)
-        parts.append(_minimise_flat(part, w_part, low, high, toward, strength, tolerance))
+        w_part, low, high, toward, leaning = (vector[rows] for vector in vectors)
+        parts.append(_minimise_flat(part, w_part, low, high, toward, leaning, strength, tolerance))
     return np.concatenate(parts).reshape(*batch, -1)
 
 
 def _minimise_flat(
-    pieces: Pieces, w: FloatArray, lower: FloatArray, upper: FloatArray, anchor: FloatArray, kl: float, tolerance: float
+    pieces: Pieces,
+    w: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    anchor: FloatArray,
+    tilt: FloatArray,
+    kl: float,
+    tolerance: float,
 ) -> FloatArray:
     """The same on one leading axis, in memory at once; sources that nobody may use are left out."""
     upper = np.where(anchor > 0, upper, lower) if kl > 0 else upper
     p, usable, counted = np.zeros_like(lower), np.any(upper > NARROW, axis=0), np.any(w > 0, axis=0)
+    usable[[other for one, other in pieces.twins if usable[one]]] = True
     if not usable.all():
         pieces = pieces.select_sources(usable)
-        lower, upper, anchor = (side[:, usable] for side in (lower, upper, anchor))
+        lower, upper, anchor, tilt = (side[:, usable] for side in (lower, upper, anchor, tilt))
     if not counted.all():
         pieces, w = pieces.select(counted), w[:, counted]
     inside, free = _interior(lower, upper)
@@ -124,7 +136,8 @@ def _minimise_flat(
         hint = "give targets that no source helps weight zero, or allow a source that helps them"
         raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
     log_anchor = np.log(np.where(anchor > 0, anchor, 1.0)) if kl > 0 else anchor
-    p[:, usable] = _iterate(Objective(pieces, w, free.astype(float), kl, log_anchor), *inside, tolerance)
+    smooth = Objective(pieces, w, free.astype(float), kl, log_anchor, tilt * free)
+    p[:, usable] = _iterate(smooth, *inside, tolerance)
     return p
 
 
@@ -260,6 +273,7 @@ class Derivatives(NamedTuple):
     second: FloatArray
     diagonal: FloatArray | None
     level: FloatArray
+    crossed: tuple[tuple[int, int, FloatArray], ...] = ()  # (B,) of the sources of each pair that share a power
 
     def hessian(self) -> FloatArray:
         """(B, M, M), a fresh array."""
@@ -271,11 +285,13 @@ class Derivatives(NamedTuple):
         diagonal += SMALLEST
         if self.diagonal is not None:
             diagonal += self.diagonal
+        for one, other, value in self.crossed:
+            matrix[:, [one, other], [other, one]] += value[:, None]
         return matrix
 
 
 class Objective(NamedTuple):
-    """sum_j w_j loss_j(p) + kl sum_i p_i log(p_i / anchor_i), without its constants.
+    """sum_j w_j loss_j(p) + kl sum_i p_i log(p_i / anchor_i) + sum_i tilt_i p_i, without its constants.
 
     `w` (B, K) are the weights; `free` (B, M) is 1 where a source may move, else 0.
     """
@@ -285,6 +301,7 @@ class Objective(NamedTuple):
     free: FloatArray
     kl: float
     log_anchor: FloatArray
+    tilt: FloatArray
 
     def at(self, p: FloatArray) -> Derivatives:
         """Derivatives at the interior mixtures p (B, M)."""
@@ -293,7 +310,7 @@ class Objective(NamedTuple):
         first, inner = self.w * at.first, at.inner
         if not self.free.all():
             inner = inner * self.free[:, :, None]
-        gradient = _weigh(inner, first)
+        gradient = _weigh(inner, first) + self.tilt
         diagonal = None if at.bend is None else _weigh(at.bend, first) * self.free
         level = _sum(np.abs(gradient) * inside)
         if at.push is not None and at.bow is not None:  # where harm and worth cancel, the level is still that of both
@@ -304,12 +321,16 @@ class Objective(NamedTuple):
             gradient = gradient + self.free * self.kl * (np.log(inside) + 1 - self.log_anchor)
             bend = self.free * self.kl / inside
             diagonal, level = bend if diagonal is None else diagonal + bend, level + self.kl
-        return Derivatives(gradient, inner, self.w * at.second, diagonal, level)
+        crossed = tuple(
+            (one, other, _sum(first * bend) * self.free[:, one] * self.free[:, other])
+            for one, other, bend in at.crossed
+        )
+        return Derivatives(gradient, inner, self.w * at.second, diagonal, level, crossed)
 
     def take(self, rows: BoolArray) -> Objective:
         """The members of the batch where `rows` holds."""
         pieces = self.pieces.take(rows) if self.pieces.batch else self.pieces
-        return Objective(pieces, self.w[rows], self.free[rows], self.kl, self.log_anchor[rows])
+        return Objective(pieces, self.w[rows], self.free[rows], self.kl, self.log_anchor[rows], self.tilt[rows])
 
 
 def _weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:

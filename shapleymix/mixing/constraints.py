@@ -5,18 +5,18 @@ Axes: M sources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import SolveError, UsageError, described
+from shapleymix.errors import SolveError, UsageError, described, did_you_mean
 from shapleymix.mixing.polytope import Polytope
 from shapleymix.records import FloatArray
 
-Constraint = Callable[[Any], object]
-"""A function from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them."""
+Constraint = Callable[[Mapping[str, Any]], object]
+"""A function from the ratios by name, which are cvxpy expressions, to one cvxpy constraint or a list of them."""
 
 AROUND = 1e-4
 
@@ -79,11 +79,16 @@ def rows_and_cones(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[P
 
     origin, further = np.zeros(len(bounds.sources)), []
     p = cp.Variable(len(origin))
+    ratios = {name: p[i] for i, name in enumerate(bounds.sources)}
     for number, write in enumerate(functions, 1):
-        made = write(p)
+        try:
+            made = write(ratios)
+        except KeyError as error:
+            hint = did_you_mean(str(error.args[0]), bounds.sources)
+            raise UsageError(f"a function of constraints asks for the ratio of {error.args[0]!r}", hint=hint) from error
         for one in made if isinstance(made, (list, tuple)) else [made]:
             if not isinstance(one, cp.Constraint):
-                hint = "return one constraint or a list, such as p[0] <= 0.5"
+                hint = f"return one constraint or a list, such as p[{bounds.sources[0]!r}] <= 0.5"
                 raise UsageError(f"a function of constraints returned {described(made)}", hint=hint)
             known = _in_ratios(one, p) if _is_comparison(one) else one
             if _is_comparison(known) and known.expr.is_affine():

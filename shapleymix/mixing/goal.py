@@ -161,6 +161,8 @@ class Goal:
         Weight of the penalty, in the unit of the objective, and its mixture.
     cones : Cones, optional
         Constraints of the user's own that are no rows of the bounds.
+    tilt : array (M,), optional
+        Slopes of a linear term: by how much a replicate's losses lean otherwise than its law.
     """
 
     law: Losses
@@ -170,6 +172,7 @@ class Goal:
     kl: float = 0.0
     anchor: FloatArray | None = None
     cones: Cones | None = None
+    tilt: FloatArray | None = None
 
     @property
     def pieces(self) -> Pieces:
@@ -206,8 +209,9 @@ class Goal:
         return self.of(self.law.losses(p))
 
     def penalty(self, p: FloatArray) -> float:
-        """kl KL(p || anchor) of one mixture; infinite outside of the anchor's support."""
-        return self.kl * divergence(p, self.anchor) if self.kl > 0 and self.anchor is not None else 0.0
+        """kl KL(p || anchor) of one mixture, infinite outside of the anchor's support, and the linear term."""
+        leaning = 0.0 if self.tilt is None else float(self.tilt @ p)
+        return leaning + (self.kl * divergence(p, self.anchor) if self.kl > 0 and self.anchor is not None else 0.0)
 
     def total(self, p: FloatArray) -> float:
         """What is minimised, at one mixture: loss and penalty."""
@@ -246,6 +250,7 @@ class Goal:
 
     def penalty_gradient(self, p: FloatArray) -> FloatArray:
         """Gradient (M,) of the penalty."""
+        leaning = np.zeros_like(p) if self.tilt is None else self.tilt
         if self.kl == 0 or self.anchor is None:
-            return np.zeros_like(p)
-        return self.kl * divergence_gradient(p, self.anchor)
+            return leaning
+        return leaning + self.kl * divergence_gradient(p, self.anchor)

@@ -298,7 +298,8 @@ def problem(
     kl : float
         Strength of the pull: the term kl * KL(p || anchor) is added to the objective, in its unit.
     constraints : sequence of Constraint
-        Functions from the cvxpy variable p (M,) to one cvxpy constraint, or a list of them.
+        Functions from the ratios by name, which are cvxpy expressions, to one cvxpy constraint or a list of them:
+        `lambda p: p["en"] <= 2 * p["de"]`.
     compare_to : Rivals
         Further mixtures to compare with, by name or in a list: `["unimax:4", "plan=en=0.5,de=0.5"]`.
     what_if : str or sequence of str
@@ -447,8 +448,8 @@ def _with_absent(pieces: Pieces, surface: Surface, within: Polytope) -> Pieces:
     if absent is None or not there.any():
         return pieces
 
-    usual, changed = {"s": 1.0, "base": 0.0}, {}
-    for name in ("floor", "scale", "gamma", "phi", "s", "base"):
+    usual, changed = {"s": 1.0, "base": 0.0, "worth": 0.0}, {}
+    for name in ("floor", "scale", "gamma", "phi", "s", "base", "worth"):
         other, one = (getattr(known, name) for known in (absent, pieces))
         if other is not None or one is not None:
             sides = (usual[name] if known is None else known for known in (other, one))

@@ -187,10 +187,10 @@ def reported(one: Problem, proof: Proof) -> Mixture:
     losses_low, losses_high = np.where(np.isnan(losses), np.nan, surface.interval(p[None], one.level)[:, 0])
     low, high = one.objective_interval(p)
     draws = one.draws if isinstance(goal.law, Pieces) else None
-    optima = np.zeros((0, len(p))) if draws is None else solve_replicates(goal, draws, p)
+    optima = np.zeros((0, len(p))) if draws is None else solve_replicates(goal, draws, p, _tilts(one, p, draws))
     count, ends = len(optima), [0.5 - one.level / 2, 0.5 + one.level / 2]
     spread = np.quantile(optima, ends, axis=0, method="nearest") if count else np.full((2, len(p)), np.nan)
-    told, notices = _told(one, proof, spread)
+    told, notices = _told(one, proof)
     if draws is not None and count < draws.batch[0]:
         notices.append(
             f"{draws.batch[0] - count} of {draws.batch[0]} replicates were not solved: ratios leave them out"
@@ -219,7 +219,28 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         kl=goal.kl,
         anchor=goal.anchor,
         what_if=what_ifs_of(one, proof),
+        beyond=_beyond(one),
     )
+
+
+def _tilts(one: Problem, p: FloatArray, draws: Pieces) -> FloatArray | None:
+    """By how much the objective leans otherwise than each replicate's law (B, M) at the optimum p (M,)."""
+    surface, goal = one.surface, one.goal
+    if (found := surface.known.tilts(p, draws.batch[0])) is None:
+        return None
+    places = slice(None) if surface.places is None else surface.places
+    weighed = goal.active(p) * goal.pieces.plain_losses(p)
+    if goal.pieces.curves is not None:
+        weighed = weighed * goal.pieces.curves.slopes(goal.pieces.plain_losses(p))[0]
+    return np.einsum("k,bkm->bm", np.nan_to_num(weighed), found[:, places])
+
+
+def _beyond(one: Problem) -> dict[str, float]:
+    """By what factors N and D lie outside of those of a fit's runs, 1 inside; empty without a fit."""
+    if (coverage := getattr(one.fit, "coverage", None)) is None:
+        return {}
+    factors = coverage.beyond_budgets(np.array([one.surface.N]), np.array([one.surface.D]))
+    return {name: float(each.max()) for name, each in zip("ND", factors, strict=True)}
 
 
 def _assert_minimised(one: Problem, proof: Proof) -> None:
@@ -234,7 +255,7 @@ def _assert_minimised(one: Problem, proof: Proof) -> None:
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
 
 
-def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], list[str]]:
+def _told(one: Problem, proof: Proof) -> tuple[list[str], list[str]]:
     """Warnings, those first that change most of what a reader would do; and notices."""
     within, p, found = one.within, proof.p, []
     if np.isnan(proof.gap):
@@ -252,18 +273,11 @@ def _told(one: Problem, proof: Proof, spread: FloatArray) -> tuple[list[str], li
         shut = listed([within.sources[i] for i in np.flatnonzero(one.goal.anchor == 0).tolist()])
         found.append(f"The anchor has none of {shut}: a pull towards it shuts them out.")
     epochs = epochs_of(p, one.surface.available, one.surface.D)
-    low, high = spread * epochs / np.maximum(p, 1e-300)
-    often = [
-        f"{within.sources[i]} {epochs[i]:.3g} times" + (f" ({low[i]:.3g} .. {high[i]:.3g})" if low[i] > 0 else "")
-        for i in np.flatnonzero(epochs > ONCE).tolist()
-    ]
+    often = [f"{within.sources[i]} {epochs[i]:.3g} times" for i in np.flatnonzero(epochs > ONCE).tolist()]
     if often and not one.knows_repetition:
         found.append(f"The law counts repeated tokens as fresh ones, but the mixture sees {listed(often)}.")
     found += list(one.surface.warnings(p[None]))
     notices = [*one.notices]
-    if often and one.knows_repetition:
-        told = f"in brackets the {one.level:.0%} interval of the best epochs"
-        notices.append(f"The optimum sees {listed(often)}; {told}.")
     if np.isnan(one.surface.available).all():
         notices.append("without a languages table (available tokens) there is no natural mixture to compare with")
     if one.surface.draws is None:

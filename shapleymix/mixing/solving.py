@@ -126,8 +126,10 @@ def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[Proof]:
     return [_apart(goal) for goal in goals]
 
 
-def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray:
+def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray, tilts: FloatArray | None = None) -> FloatArray:
     """Optima (B, M) under each replicate of the law, without proofs; without those whose search does not end.
+
+    `tilts` (B, M) say by how much losses lean otherwise than the law of each.
 
     The batched engine's cost grows as B M^2 (M + K) for each of some six steps; elsewhere quadratic programs
     lead down from `start` (M,), the optimum of the law.
@@ -136,8 +138,9 @@ def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray) -> FloatArray
     if goal.is_boxed:
         within, count = goal.within, len(flat.floor)
         lower, upper, w = (np.broadcast_to(side, (count, len(side))) for side in (within.lower, within.upper, goal.w))
-        return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tolerance=OF_REPLICATES)
-    members = [replace(goal, law=flat.take(member)) for member in range(len(flat.floor))]
+        return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tilt=tilts, tolerance=OF_REPLICATES)
+    leaning = [None] * len(flat.floor) if tilts is None else tilts
+    members = [replace(goal, law=flat.take(member), tilt=tilt) for member, tilt in enumerate(leaning)]
     found = [descended(one, start) for one in members]
     return np.array([points[0] for points, ended in found if ended]).reshape(-1, len(start))
 
@@ -147,8 +150,8 @@ def stacked(members: Sequence[Pieces]) -> Pieces:
     first, none = members[0], np.zeros_like(members[0].phi)
     if all(member is first for member in members) and not first.batch:
         return first
-    missing = {"unique": np.full(first.n_sources, np.inf), "rate": none[..., 0], "harm": none}
-    names = [field.name for field in fields(first) if field.name not in ("form", "curves")]
+    missing = {"unique": np.full(first.n_sources, np.inf), "rate": none[..., 0], "harm": none, "worth": none}
+    names = [field.name for field in fields(first) if field.name not in ("form", "twins", "curves")]
     stacks = {}
     for name in names:
         values = [getattr(member, name) for member in members]

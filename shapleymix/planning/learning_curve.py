@@ -123,8 +123,10 @@ def learning_curve(
         Run logs; several are fitted together.
     law : str or type[Law]
         A law's name or class; `"auto"` takes what `fit` takes.
-    transfer, languages : table or path, optional
-        For laws that need them.
+    transfer : table or path, optional
+        The transfer matrix, for laws that need it.
+    languages : table or path, optional
+        The languages table, for laws that need it.
     level : float
         Probability of the intervals.
     seed : int

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from _data import FIXTURES, logs
 from _report import SMALL, finish, must, row, table
+from bench_gains import Told, finals, one_choice
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
@@ -20,9 +22,11 @@ from shapleymix.fitting.evidence import finished, fold_masks, own_tokens
 from shapleymix.tables.words import format_size
 
 LAW = "learned-base"
-REPLICATES, FOLDS, OUTER = (20 if SMALL else 180), 5, 4
+REPLICATES, OUTER = (20 if SMALL else 180), 4
 FEW, DRAWS, JUDGED = (4, 6, 8, 12), 5, 60  # runs, draws of as many, and runs that each is judged on
+TRUTHS, SCATTER, WEIGHTS = ("learned-base", "additive", "exponential"), 0.01, 30
 FEWEST, WIDEST = 0.85, 2.5  # of losses inside beyond the fitted range, and of the oracle's width
+STUDY = FIXTURES / "study" / "log.csv"
 COLUMNS = ("losses", "inside", "mean width", "of the oracle's", "bias")
 Parts = Iterable[tuple[sm.RunLog, sm.RunLog]]
 """Runs to fit, and others to judge by."""
@@ -65,7 +69,7 @@ class Held:
 def _one(log: sm.RunLog, judged: sm.RunLog, own: bool, along: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     checkpoints = "all" if along else "final"
     law = LAW if log.sources else "chinchilla"
-    fitted = sm.fit(log, law, bootstrap=REPLICATES, folds=FOLDS, checkpoints=checkpoints)
+    fitted = sm.fit(log, law, bootstrap=REPLICATES, checkpoints=checkpoints)
     told = fitted.predict(judged.p, judged.N, judged.D)
     there = ~np.isnan(judged.loss) & (own_tokens(judged) > 0 if own else True)
     there &= finished(judged)[:, None] | along
@@ -78,8 +82,10 @@ def main() -> None:
     if not SMALL:
         beyond()
         together()
+        larger()
         within()
     few()
+    optima()
     if not SMALL:
         study()
     finish()
@@ -115,6 +121,62 @@ def together() -> None:
             parts = [(log.select(off < reach), log.select(off > 0.4))]
             found = Held.of(parts, along=True).show(name, f"{ratio:g}")
             must(f"{name}, one D / N of {ratio:g}: share inside", found.share, FEWEST, ">=")
+
+
+def larger() -> None:
+    """What one trained mixture gains over others at sizes that no fitted run has."""
+    table("Gains at larger sizes: 90% intervals", "log", "N fitted", "N judged", "gains", "inside")
+    shares = []
+    for name, log in {**logs("5mix", "redpajama", "slimpajama"), "study": sm.read_runs(STUDY)}.items():
+        sizes = np.unique(log.N)
+        for count, top in ((1, sizes[1]), (1, sizes[2]), (2, sizes[2])):
+            fitted, others = sm.fit(log.select(sizes[count - 1] >= log.N), LAW, bootstrap=50), log.select(top == log.N)
+            others, found, rng = finals(others), Told(), np.random.default_rng(0)
+            surface = fitted.at(float(top), float(others.D[0]))
+            for _ in range(WEIGHTS):
+                some = others.select(rng.permutation(len(others))[:40])
+                one_choice(surface, surface, some, rng.dirichlet(np.full(len(log.targets), 0.7)), rng, found)
+            shares.append(np.mean(found.held))
+            spread = ", ".join(map(format_size, sizes[:count].tolist()))
+            row(name, spread, format_size(float(top)), len(found.held), f"{shares[-1]:.0%}")
+    must("gains at larger sizes: share inside", float(np.mean(shares)), 0.85, ">=")
+    must("gains at larger sizes: share inside", float(np.mean(shares)), 0.95)
+
+
+def optima() -> None:
+    """Ratios of the best mixture, and its gains over simple ones, by runs of laws that were fitted to real runs."""
+    table(f"Optima of {LAW}: 90% intervals, weights and floors of .01", "truth", "runs", "ratios", "gains")
+    log = logs("multilingual5")["multilingual5"]
+    for law in TRUTHS[: 1 if SMALL else None]:
+        truth = sm.fit(log, law, bootstrap=0, folds=0)
+        for runs in (12,) if SMALL else (12, 30):
+            told = [optimum(truth, log, runs, seed) for seed in range(1 if SMALL else WEIGHTS)]
+            ratios, gains = (float(np.mean(np.concatenate(part))) for part in zip(*told, strict=True))
+            row(law, runs, f"{ratios:.0%}", f"{gains:.0%}")
+            if law == LAW:
+                must(f"{runs} runs of {law}: ratios inside", ratios, FEWEST, ">=")
+                must(f"{runs} runs of {law}: gains inside", gains, FEWEST, ">=")
+
+
+def optimum(truth: sm.Fit, log: sm.RunLog, runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which ratios of the true optimum, and which gains of single runs, intervals hold."""
+    rng, M = np.random.default_rng([runs, seed]), len(log.sources)
+
+    def losses(p: np.ndarray) -> np.ndarray:
+        known = truth.law(p, np.full(len(p), log.N[0]), np.full(len(p), log.D[0]))
+        return known * np.exp(SCATTER * rng.standard_normal(known.shape))
+
+    p = rng.dirichlet(np.full(M, 1.5), runs)
+    columns = {"run": [f"r{i}" for i in range(runs)], "N": [log.N[0]] * runs, "D": [log.D[0]] * runs}
+    columns |= {f"p_{name}": p[:, i] for i, name in enumerate(log.sources)}
+    columns |= {f"loss_{name}": one for name, one in zip(log.targets, losses(p).T, strict=True)}
+    w = rng.dirichlet(np.full(len(log.targets), 2.0))
+    question = {"weights": dict(zip(log.targets, w.tolist(), strict=True)), "floors": dict.fromkeys(log.sources, 0.01)}
+    fitted = sm.fit(pl.DataFrame(columns), LAW, bootstrap=REPLICATES)
+    best, found = (sm.optimize(fit, float(log.N[0]), float(log.D[0]), **question) for fit in (truth, fitted))
+    gains = [losses(np.stack([one.p, found.p])) @ w @ [1, -1] for one in found.baselines]
+    held = [one.gain_low <= gain <= one.gain_high for one, gain in zip(found.baselines, gains, strict=True)]
+    return (found.p_low - 1e-3 <= best.p) & (best.p <= found.p_high + 1e-3), np.array(held)
 
 
 def within() -> None:

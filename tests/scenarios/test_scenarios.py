@@ -228,7 +228,7 @@ def test_parts_of_languages_are_groups_that_move_as_one(home: Path, fixtures: Pa
     words = ("optimize", "parts.json", "-N", "23712", "-D", "1M", "--groups", "en<=0.2", *kept)
     p = ratios(answer(*words, folder=home))
     assert p["en/clean"] == pytest.approx(3 * p["en/noised"])
-    assert p["en/clean"] + p["en/noised"] == pytest.approx(0.2)
+    assert p["en/clean"] + p["en/noised"] <= 0.2 + 1e-9
     printed = typed(*words, folder=home)
     assert all(f"{p[f'{one}/clean'] + p[f'{one}/noised']:.4f}" in printed for one in ("en", "de", "fr"))
     pl.DataFrame({"language": SOURCES, "parent": ["west"] * 3 + ["east"] * 2}).write_csv(home / "parents.csv")

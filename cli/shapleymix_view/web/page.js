@@ -195,9 +195,9 @@ function showAnswer() {
   }
   const { p, gap, w, objective: mean } = answer,
     losses = lossesOf(answer),
-    most = gap < 1e-12 * Math.abs(mean) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`,
-    proof = `No mixture within the bounds is better by more than ${most}.`;
-  objective.textContent = `Mean loss ${mean.toFixed(4)} ${data.unit}. ${proof}`;
+    most = gap < 1e-12 * Math.abs(mean) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`;
+  const ends = answer.law.spread?.map((share) => (share * mean).toFixed(4)).join(" to ");
+  objective.textContent = `Mean loss ${mean.toFixed(4)} ${data.unit}${ends ? `, ${data.level} interval ${ends}` : ""}. No mixture within the bounds is better by more than ${most}.`;
   warned.replaceChildren(...warningsOf(asked, p).map((text) => make("li", {}, text)));
   const targets = data.targets.map((name, j) => [name, losses[j]?.toFixed(4) ?? "–", parseFloat(w[j].toPrecision(4))]);
   const parts = [ratiosOf(answer), tableOf(`Predicted losses, ${data.losses}`, ["target", "loss", "weight"], targets)];
