@@ -107,6 +107,7 @@ def mixture_view(found: sm.Mixture, everything: bool) -> list[Part]:
         parts += section(f"With different data (gain: {unit} saved by the new optimum)", _what_if(found))
     if found.baselines:
         parts += section(f"Against other mixtures (gain: predicted improvement in {unit})", _rivals(found))
+        parts += list(dict.fromkeys(f"{one.name}: {one.reason}." for one in found.baselines if one.reason))
         parts += [found.verdict] if found.verdict else []
     if everything:
         losses: dict[str, Any] = {"target": found.targets, noun: score_or_loss(found, found.losses).tolist()}
@@ -192,7 +193,7 @@ def _what_if(found: sm.Mixture) -> Table:
 def _rivals(found: sm.Mixture) -> Table:
     """The gain over every other mixture."""
     rivals = found.baselines
-    objectives = [one.reason or score_or_loss(found, one.objective) for one in rivals]
+    objectives = [None if one.reason else score_or_loss(found, one.objective) for one in rivals]
     table = {"mixture": [one.name for one in rivals], "objective": objectives, **gains(found, rivals)}
     if not all(one.within_bounds for one in rivals):
         table["within bounds"] = [one.within_bounds for one in rivals]

@@ -112,7 +112,8 @@ class Coverage(Record):
         for i in np.flatnonzero((self.mixtures > 0).any(axis=0)).tolist():
             by_reason: dict[str, list[str]] = {}
             for j, target in enumerate(targets):
-                by_reason.setdefault(_seen(int(self.mixtures[j, i]), float(self.p_range[j, i, 1])), []).append(target)
+                why = _seen(int(self.mixtures[j, i]), *self.p_range[j, i].tolist())
+                by_reason.setdefault(why, []).append(target)
             told = [
                 why if len(who) == len(targets) else f"{why} for {short(who)}" for why, who in by_reason.items() if why
             ]
@@ -123,6 +124,12 @@ class Coverage(Record):
     def beyond_budgets(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
         return _factors(N, self.N_range), _factors(D, self.D_range)
+
+    def tied(self, sources: tuple[str, ...]) -> str:
+        """Which sources the runs change together alone, in words; empty where there are none."""
+        loads = np.abs(self.ties[:, :-1]).max(axis=0, initial=0.0)
+        named = [name for name, load in zip(sources, loads.tolist(), strict=False) if load > 0.1]
+        return f"the runs change {short(named)} together alone: what each does by itself is a guess" if named else ""
 
     def beyond_ties(self, p: FloatArray) -> BoolArray:
         """Which mixtures (R, M) part sources that no run parts."""
@@ -142,12 +149,14 @@ def _factors(values: FloatArray, fitted: FloatArray) -> FloatArray:
     return np.where(factor > BUDGET_SLACK, factor, 1.0)
 
 
-def _seen(mixtures: int, highest: float) -> str:
-    """Why a source of so many mixtures and such a highest ratio is little known; nothing where it is known well."""
+def _seen(mixtures: int, least: float, highest: float) -> str:
+    """Why a source of so many mixtures and such ratios is little known; nothing where it is known well."""
     if mixtures == 0:
         return "in no fitted run"
     if mixtures < FEW_MIXTURES:
         return f"seen in {mixtures} different {'mixture' if mixtures == 1 else 'mixtures'}"
+    if highest - least <= TIED and least > TIED:
+        return f"at one ratio, {highest:.3g}, in every run"
     return f"seen only at ratios up to {highest:.2g}" if highest < TINY_RATIO else ""
 
 
@@ -264,9 +273,7 @@ class Place:
         if (self.beyond_ratios > 0).any():
             yield self._ratio()
         if self.coverage.beyond_ties(self.p).any():
-            loads = np.abs(self.coverage.ties[:, :-1]).max(axis=0)
-            named = [name for name, load in zip(self.sources, loads.tolist(), strict=True) if load > 0.1]
-            yield f"the runs change {short(named)} together alone: what each does by itself is a guess"
+            yield self.coverage.tied(self.sources)
 
     def _budget(self, name: str, factors: FloatArray) -> str:
         row, target = np.unravel_index(int(factors.argmax()), factors.shape)

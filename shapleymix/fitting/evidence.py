@@ -58,7 +58,7 @@ def levels(values: FloatArray) -> FloatArray:
     return ordered[np.unique(levels_of(np.log(ordered)), return_index=True)[1]]
 
 
-TOGETHER = 0.15
+TOGETHER = 0.3
 """How far (in logs) budgets may lie from the line on which N and D change together: ratios are never quite one."""
 
 

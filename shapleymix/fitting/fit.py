@@ -166,6 +166,7 @@ class Fit(Tabular, Record):
     def warnings(self) -> tuple[str, ...]:
         """What makes numbers of this fit untrustworthy."""
         found = [parting_run(self.coverage.line, self.N_range, self.D_range)] if self.coverage.together else []
+        found += filter(None, [self.coverage.tied(self.sources)])
         found += [f"no fitted run holds {name}: its effect is unknown" for name in self.unseen]
         found += [f"little is known of the effect of {name}: {why}" for name, why in self.thin.items()]
         found += [f"{name}: the search stopped early: look at its held-out error" for name in self.stopped]

@@ -51,6 +51,31 @@ APART, CLUSTERED, ENOUGH = 0.1, 3.0, 5
 """How far in log loss, and how often their own widths, two clusters of so many runs of one size must lie apart."""
 
 
+SLIP = 50.0
+"""N or D of runs that do as well as others with so many times as much stand in another unit, such as billions."""
+
+
+def questions_of_budgets(log: RunLog, used: BoolArray) -> Iterator[str]:
+    """Runs whose N or D is a tiny part of that of the others of the same D or N, and whose losses are like theirs."""
+    shown = np.where(used, np.log(log.loss), np.nan)
+    common = np.nanmedian(np.where(used.any(axis=1, keepdims=True), shown - np.nanmedian(shown, axis=0), 0.0), axis=1)
+    for name, values, other in (("N", log.N, log.D), ("D", log.D, log.N)):
+        levels, odd = levels_of(np.log(other)), np.zeros(len(values), dtype=bool)
+        for level in np.unique(levels):
+            rows = np.flatnonzero((levels == level) & used.any(axis=1))
+            rows = rows[np.argsort(values[rows], kind="stable")]
+            steps = values[rows][1:] / values[rows][:-1]
+            cut = int(steps.argmax()) + 1 if len(steps) else 0
+            if cut and steps[cut - 1] >= SLIP and np.median(common[rows[:cut]]) < np.quantile(common[rows[cut:]], 0.9):
+                odd[rows[:cut]] = True
+        if odd.any():
+            names = _listed(list(dict.fromkeys(log.runs[row] for row in np.flatnonzero(odd).tolist())))
+            yield (
+                f"{name} of {names} is less than that of other runs by a factor of {SLIP:g} or more, but losses are "
+                "like theirs: check its unit"
+            )
+
+
 def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
     """Runs of a size whose losses lie in a cluster of their own above or below the others, as in another unit."""
     shown = np.where(used & np.isfinite(residual), residual, np.nan)

@@ -232,7 +232,11 @@ def moved(regime: LawAtBudget | LossSource, p: FloatArray, samples: int) -> Floa
     return np.repeat(moved, samples // len(moved), axis=0)
 
 
-def mixtures_of(p: ArrayLike) -> FloatArray:
+Mixtures = ArrayLike | Sequence[ArrayLike]
+"""One mixture (M,), or several (R, M)."""
+
+
+def mixtures_of(p: Mixtures) -> FloatArray:
     """Mixtures (R, M) from an array, or lists, of one or several."""
     return np.atleast_2d(np.asarray(p, dtype=np.float64))
 
@@ -288,12 +292,12 @@ class Surface:
         scaled = [None if one is None else one.scaled(factor) for one in (self.pieces, self.draws, self.absent)]
         return replace(self, pieces=scaled[0], draws=scaled[1], absent=scaled[2], unit=unit)
 
-    def mean(self, p: ArrayLike) -> FloatArray:
+    def mean(self, p: Mixtures) -> FloatArray:
         """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
         found = np.stack([self.known.losses(one) for one in mixtures_of(p)])
         return found * self.unit.per_nat if self.score is None else self.score.curves.errors(found[:, self.places])
 
-    def sample(self, p: ArrayLike, *, runs: bool = True) -> FloatArray:
+    def sample(self, p: Mixtures, *, runs: bool = True) -> FloatArray:
         """Losses, or error rates, (S, R, K), joint over mixtures (R, M) and targets; the same bytes on every call.
 
         Parameters
@@ -305,26 +309,26 @@ class Surface:
         """
         return _sampled([(self, one) for one in mixtures_of(p)], runs=runs)
 
-    def interval(self, p: ArrayLike, level: float) -> FloatArray:
+    def interval(self, p: Mixtures, level: float) -> FloatArray:
         """(2, R, K) what holds a new run's loss with probability `level`, each row by itself."""
         return self.objective_interval(p, lambda losses: losses, level)
 
-    def objective_interval(self, p: ArrayLike, of: Functional, level: float) -> FloatArray:
+    def objective_interval(self, p: Mixtures, of: Functional, level: float) -> FloatArray:
         """(2, R) the same for what is asked of the losses."""
         ends = [self._ends(of(self.sample(one)[:, 0]), level) for one in mixtures_of(p)]
         return holding(np.stack(ends, axis=1), of(self.mean(p)))
 
-    def gain(self, p: ArrayLike, q: ArrayLike, of: Functional, level: float, *, runs: bool = True) -> Gain:
+    def gain(self, p: Mixtures, q: Mixtures, of: Functional, level: float, *, runs: bool = True) -> Gain:
         """What p saves of what is asked of the losses, against q, by the joint sample of the two alone."""
         return gain_between(self, mixtures_of(p)[0], self, mixtures_of(q)[0], of, level, runs=runs)
 
-    def outside(self, p: ArrayLike) -> BoolArray:
+    def outside(self, p: Mixtures) -> BoolArray:
         """Which losses (R, K) lie outside of what was fitted."""
         p = mixtures_of(p)
         found = self.known.outside(p)
         return found if self.score is None else found[:, self.places] | self._uncalibrated(p)
 
-    def warnings(self, p: ArrayLike, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    def warnings(self, p: Mixtures, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """What a reader of numbers at these mixtures (R, M) should know, by the names of these."""
         p = mixtures_of(p)
         return (*self.known.warnings(p, names), *([] if self.score is None else self._of_scores(p)))

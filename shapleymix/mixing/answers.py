@@ -252,7 +252,7 @@ class Mixture(Answer):
     N_low, N_high, D_low, D_high : float
         Intervals of N and D where these were chosen too; else NaN.
     beyond : dict of str to float
-        By what factors N and D lie outside of those of the runs, 1 inside; empty where the runs are not known.
+        By what factors N, D and, of both, their `line` lie outside of the runs, 1 inside; empty without a fit's runs.
     """
 
     kind = "mixture"
@@ -367,8 +367,12 @@ class Mixture(Answer):
             chance = "; that may be chance" if best.sure is False else ""
             gain = f"{best.gain:.3f} {self.objective_unit}{spread}"
             told.append(f"It is better than {best.name}, the best other mixture, by {gain}{chance}.")
-        far = [f"{name} is {factor:.3g} times beyond the runs" for name, factor in self.beyond.items() if factor > 1]
-        told += [f"{' and '.join(far)}."] if far else ["N and D are within the runs."] * bool(self.beyond)
+        texts = {
+            name: f"{name} is {factor:.3g} times beyond the runs" for name, factor in self.beyond.items() if factor > 1
+        }
+        if "line" in texts:
+            texts["line"] = f"together they are off the runs' line by a factor of {self.beyond['line']:.3g}"
+        told += [f"{' and '.join(texts.values())}."] if texts else ["N and D are within the runs."] * bool(self.beyond)
         return " ".join(told)
 
     @property

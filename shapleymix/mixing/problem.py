@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from shapleymix.errors import UsageError, described
+from shapleymix.fitting.coverage import TIED
 from shapleymix.fitting.evidence import TRACE, own_source
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.settings import Size
@@ -28,7 +29,7 @@ from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, Name
 from shapleymix.mixing.constraints import Constraint, rows_and_cones
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
-from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, UNSEEN, Polytope
+from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, TOKENS, UNSEEN, Polytope
 from shapleymix.mixing.reporting import candidates_of, reported, tokens_of
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import BoolArray, FloatArray
@@ -94,7 +95,7 @@ class Problem:
             surface = surface.read_in(unit_of(asked["unit"], asked["languages"], surface.targets, parents))
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked["objective"], surface.unit.name)
-        within, law, told = _held(fit, surface, bounds, w > 0)
+        within, law, told = _held(fit, surface, bounds, w > 0, asked["allow_unseen"])
         goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, cones)
         held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
         if held:
@@ -103,7 +104,7 @@ class Problem:
 
     def with_bounds(self, bounds: Polytope) -> Self:
         """The same question within other bounds; floors of regimes are no higher than here, though there be room."""
-        within, law, _ = _held(self.fit, self.surface, bounds, self.goal.w > 0)
+        within, law, _ = _held(self.fit, self.surface, bounds, self.goal.w > 0, self.asked["allow_unseen"])
         lower = np.minimum(within.lower, np.maximum(bounds.lower, self.within.lower))
         within = replace(within, lower=np.where(self.within.is_none, within.lower, lower))
         return replace(self, goal=replace(self.goal, law=law, within=within))
@@ -307,7 +308,7 @@ def problem(
     downstream : Downstream or path, optional
         Calibrated tasks: the mixture is chosen by their scores instead of losses.
     allow_unseen : bool
-        Allow ratios for sources that no fitted run saw.
+        Allow ratios for sources that no fitted run saw, and others than the one that all runs had.
     level : float
         Probability of the intervals.
     seed : int
@@ -349,7 +350,7 @@ def checked(asked: dict[str, Any]) -> dict[str, Any]:
     parse_level(asked["level"])
     parse_whole(asked["seed"], "seed")
     if not isinstance(asked["constraints"], (list, tuple)) or not all(map(callable, asked["constraints"])):
-        hint = "give a list of functions from the cvxpy variable p (M,) to cvxpy constraints"
+        hint = "give a list of functions from ratios by name to cvxpy constraints: lambda p: p['en'] <= 0.5"
         raise UsageError(f"constraints: {described(asked['constraints'])} holds no functions", hint=hint)
     if parse_number(asked["kl"], "kl") < 0:
         raise UsageError("the weight of the KL term must be a number that is not negative")
@@ -389,12 +390,31 @@ def _bounds(fit: Any, D: float, asked: Mapping[str, Any]) -> tuple[Polytope, Flo
 
 
 def _held(
-    fit: Any, surface: Surface, bounds: Polytope, counted: BoolArray
+    fit: Any, surface: Surface, bounds: Polytope, counted: BoolArray, free: bool
 ) -> tuple[Polytope, Pieces | _Searched, list[str]]:
     """The bounds with what they and the fit's regimes leave no room for held, the law within them, and notices."""
-    within, told = _above_the_edge(fit, surface, bounds.checked(), counted)
+    within = bounds.checked()
+    scarce = within.is_none & (bounds.upper > 0) & (np.array(within.cap_origin) == TOKENS)
+    names = [name for name, none in zip(within.sources, scarce.tolist(), strict=True) if none]
+    within, known = (within, []) if free else _at_the_runs(fit, within)
+    within, told = _above_the_edge(fit, surface, within, counted)
+    told = [*known, *told, *[f"the tokens of {', '.join(names)} are next to nothing here: left out"] * bool(names)]
     law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
     return within, law, told
+
+
+def _at_the_runs(fit: Any, within: Polytope) -> tuple[Polytope, list[str]]:
+    """The bounds with sources that all runs had at one ratio kept at it, where that leaves a mixture, and a notice."""
+    if (coverage := getattr(fit, "coverage", None)) is None:
+        return within, []
+    (low, high), kept = coverage.whole_p_range.T, []
+    for place in np.flatnonzero((low > TIED) & (high - low <= TIED) & within.movable).tolist():
+        here, ratio = np.arange(len(low)) == place, (low[place] + high[place]) / 2
+        found = replace(within, lower=np.where(here, ratio, within.lower), upper=np.where(here, ratio, within.upper))
+        if within.lower[place] <= ratio <= within.upper[place] and found.explain() is None:
+            within, kept = found, [*kept, f"{within.sources[place]} {ratio:.3g}"]
+    text = f"every run has one ratio of {', '.join(kept)}: kept there, because what others would do is unknown"
+    return within, [text] * bool(kept)
 
 
 def _above_the_edge(fit: Any, surface: Surface, within: Polytope, counted: BoolArray) -> tuple[Polytope, list[str]]:

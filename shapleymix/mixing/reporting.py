@@ -23,6 +23,7 @@ import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError, described, did_you_mean
 from shapleymix.files import Json
+from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
@@ -239,8 +240,9 @@ def _beyond(one: Problem) -> dict[str, float]:
     """By what factors N and D lie outside of those of a fit's runs, 1 inside; empty without a fit."""
     if (coverage := getattr(one.fit, "coverage", None)) is None:
         return {}
-    factors = coverage.beyond_budgets(np.array([one.surface.N]), np.array([one.surface.D]))
-    return {name: float(each.max()) for name, each in zip("ND", factors, strict=True)}
+    N, D = np.array([one.surface.N]), np.array([one.surface.D])
+    factors = [*coverage.beyond_budgets(N, D), beyond_line(coverage.line, N, D)]
+    return {name: float(each.max()) for name, each in zip(("N", "D", "line"), factors, strict=True)}
 
 
 def _assert_minimised(one: Problem, proof: Proof) -> None:
