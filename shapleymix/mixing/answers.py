@@ -206,10 +206,10 @@ class Price(Record):
     per_ratio: float
     change: float
     unit: str
-    saves: float
-    saves_low: float
-    saves_high: float
-    probability: float
+    saves: float = np.nan
+    saves_low: float = np.nan
+    saves_high: float = np.nan
+    probability: float = np.nan
 
 
 @dataclass(frozen=True)

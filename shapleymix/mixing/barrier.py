@@ -131,31 +131,31 @@ def _minimise_flat(
         lower, upper, anchor, tilt = (side[:, usable] for side in (lower, upper, anchor, tilt))
     if not counted.all():
         pieces, w = pieces.select(counted), w[:, counted]
-    inside, free = _interior(lower, upper)
-    if not np.isfinite(pieces.losses(inside[0])).all():
+    inside, box, free = _interior(lower, upper)
+    if not np.isfinite(pieces.losses(inside)).all():
         hint = "give targets that no source helps weight zero, or allow a source that helps them"
         raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
     log_anchor = np.log(np.where(anchor > 0, anchor, 1.0)) if kl > 0 else anchor
-    smooth = Objective(pieces, w, free.astype(float), kl, log_anchor, tilt * free)
-    p[:, usable] = _iterate(smooth, *inside, tolerance)
+    smooth = Objective(pieces, w, free.astype(float), kl, log_anchor, tilt * free, *box)
+    p[:, usable] = _iterate(smooth, inside, tolerance)
     return p
 
 
-def _interior(lower: FloatArray, upper: FloatArray) -> tuple[tuple[FloatArray, FloatArray, FloatArray], BoolArray]:
+def _interior(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, tuple[FloatArray, FloatArray], BoolArray]:
     """A strictly feasible start with its bounds, (B, M) each, and which sources can move at all."""
     rest = 1 - _sums(lower)
     upper = np.minimum(upper, lower + rest)
     width = np.maximum(upper - lower, 0.0)
     share = np.minimum(np.maximum(rest / np.maximum(_sums(width), 1e-300), 0.0), 1.0)
     movable = (share > NARROW) & (share < 1 - NARROW)
-    return (lower + share * width, lower, upper), (width > NARROW) & movable
+    return lower + share * width, (lower, upper), (width > NARROW) & movable
 
 
-def _iterate(smooth: Objective, p: FloatArray, lower: FloatArray, upper: FloatArray, tolerance: float) -> FloatArray:
+def _iterate(smooth: Objective, p: FloatArray, tolerance: float) -> FloatArray:
     """Newton steps until every member of the batch has its bound; finished members leave the batch."""
     final, index = p.copy(), np.arange(len(p))
     local = smooth.at(p)
-    state = _start(smooth, local, p, lower, upper)
+    state = _start(smooth, local, p)
     goal = FIRST_GAP
     for iteration in range(MAX_ITERATIONS + 1):
         gap, scale = _bound(state), local.level
@@ -163,23 +163,21 @@ def _iterate(smooth: Objective, p: FloatArray, lower: FloatArray, upper: FloatAr
         if 2 * np.count_nonzero(near) >= len(near) or iteration == MAX_ITERATIONS:
             if not np.isfinite(gap).all():
                 raise SolveError("the objective is not finite inside the bounds", hint="check the law's parameters")
-            p, bound = _polished(smooth, local, state.p, state.price, gap, 0.01 * tolerance * scale, lower, upper)
+            p, bound = _polished(smooth, local, state.p, state.price, gap, 0.01 * tolerance * scale)
             done = (bound <= tolerance * scale) | (iteration == MAX_ITERATIONS)
             final[index[done]] = p[done]
             if done.all():
                 break
             index, state, smooth = index[~done], state.take(~done), smooth.take(~done)
-            lower, upper = lower[~done], upper[~done]
             local = smooth.at(state.p)
             goal *= GAP_FACTOR
         state, local = _step(smooth, local, state)
     return final
 
 
-def _start(smooth: Objective, local: Derivatives, p: FloatArray, lower: FloatArray, upper: FloatArray) -> _State:
+def _start(smooth: Objective, local: Derivatives, p: FloatArray) -> _State:
     """Multipliers on the central path of the spread of the gradient; bounds that cannot bind get none."""
-    free, size = smooth.free, p.shape[1]
-    gradient = local.gradient
+    free, lower, upper, gradient, size = smooth.free, smooth.lower, smooth.upper, local.gradient, p.shape[1]
     fixed = 1 - free
     room = np.concatenate((p - lower + fixed, upper - p + fixed), axis=1)
     # Where the other sources' floors cap a source already, its own cap says nothing.
@@ -293,7 +291,7 @@ class Derivatives(NamedTuple):
 class Objective(NamedTuple):
     """sum_j w_j loss_j(p) + kl sum_i p_i log(p_i / anchor_i) + sum_i tilt_i p_i, without its constants.
 
-    `w` (B, K) are the weights; `free` (B, M) is 1 where a source may move, else 0.
+    `w` (B, K) are the weights; `free` (B, M) is 1 where a source may move, else 0; `lower` and `upper` (B, M) bound p.
     """
 
     pieces: Pieces
@@ -302,6 +300,8 @@ class Objective(NamedTuple):
     kl: float
     log_anchor: FloatArray
     tilt: FloatArray
+    lower: FloatArray
+    upper: FloatArray
 
     def at(self, p: FloatArray) -> Derivatives:
         """Derivatives at the interior mixtures p (B, M)."""
@@ -330,7 +330,8 @@ class Objective(NamedTuple):
     def take(self, rows: BoolArray) -> Objective:
         """The members of the batch where `rows` holds."""
         pieces = self.pieces.take(rows) if self.pieces.batch else self.pieces
-        return Objective(pieces, self.w[rows], self.free[rows], self.kl, self.log_anchor[rows], self.tilt[rows])
+        sides = (side[rows] for side in (self.log_anchor, self.tilt, self.lower, self.upper))
+        return Objective(pieces, self.w[rows], self.free[rows], self.kl, *sides)
 
 
 def _weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:
@@ -392,25 +393,20 @@ def _factor(matrix: FloatArray) -> FloatArray:
 
 
 def _polished(
-    smooth: Objective,
-    local: Derivatives,
-    p: FloatArray,
-    price: FloatArray,
-    gap: FloatArray,
-    enough: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
+    smooth: Objective, local: Derivatives, p: FloatArray, price: FloatArray, gap: FloatArray, enough: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Mixture (B, M) and bound (B,), each member the better of iterate and polished iterate.
 
     `local` has the derivatives at the iterate p, whose bound is `gap`; no step is taken beyond bounds `enough` (B,).
     """
-    trial, multiplier, own = p, price, gap
+    trial, multiplier, own, lower, upper = p, price, gap, smooth.lower, smooth.upper
     with np.errstate(all="ignore"):
         for _ in range(STEPS):
-            trial, multiplier = _newton_on_face(smooth, local, trial, multiplier, lower, upper)
+            trial, multiplier = _newton_on_face(smooth, local, trial, multiplier)
             local = smooth.at(trial)
-            own = _face_bound(local.gradient - multiplier * smooth.free, trial, lower, upper)
+            tilt = local.gradient - multiplier * smooth.free
+            # excess over the minimum at most, by weak duality of the linearised problem, whatever the price
+            own = _sum(np.maximum(tilt * (trial - lower), tilt * (trial - upper)))
             if (own <= enough).all():
                 break
         size = np.add.reduce(np.abs(local.gradient * trial), axis=1)
@@ -422,14 +418,6 @@ def _polished(
     # Rounding may leave the iterate, which is strictly inside, an ulp outside.
     p = np.where(chosen, trial, np.minimum(np.maximum(p, lower), upper))
     return _closed(p, lower, upper), np.where(better, own, gap)
-
-
-def _face_bound(tilt: FloatArray, p: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Excess over the minimum at most (B,), by weak duality of the linearised problem, whatever the price.
-
-    `tilt` (B, M) is the gradient less the price where a source may move, else zero.
-    """
-    return np.add.reduce(np.maximum(tilt * (p - lower), tilt * (p - upper)), axis=1)
 
 
 def _closed(p: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
@@ -445,24 +433,19 @@ def _closed(p: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
 
 
 def _newton_on_face(
-    smooth: Objective,
-    local: Derivatives,
-    p: FloatArray,
-    price: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
+    smooth: Objective, local: Derivatives, p: FloatArray, price: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """One step: some sources go to the bounds that they are pushed over, the others where Newton sends them."""
     pull = price * smooth.free - local.gradient
     matrix = _finite(local.hessian())
     alone = p + pull / _diagonals(matrix)
-    target = np.minimum(np.maximum(alone, lower), upper)
+    target = np.minimum(np.maximum(alone, smooth.lower), smooth.upper)
     held = target != alone
     moving = np.where(held, 0.0, smooth.free)
     _diagonals(matrix)[...] += WALL * held
     excess = 1 - np.add.reduce(p, axis=1, keepdims=True)
     move, shift = Factor(matrix, moving).solve(np.where(held, WALL * (target - p), pull), excess)
-    together = np.minimum(np.maximum(p + move, lower), upper)
+    together = np.minimum(np.maximum(p + move, smooth.lower), smooth.upper)
     # Where every source is held, nothing tells the price.
     price = price + shift * np.maximum.reduce(moving, axis=1, keepdims=True)
     return np.where(held, target, together), price

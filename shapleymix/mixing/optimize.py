@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 
 def takes_keywords(function: Callable[..., T]) -> Callable[..., T]:
-    """The function, with the keywords of `problem` in place of its `**keywords`; others are refused by name."""
+    """The function, with the keywords of `problem` in place of its `**keywords`; others are refused by name.
+
+    What its answers warn of reaches Python's `warnings`, too.
+    """
     own = signature(function)
     explicit = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
     asked = [one for one in signature(problem).parameters.values() if one.kind is one.KEYWORD_ONLY]
@@ -42,7 +45,10 @@ def takes_keywords(function: Callable[..., T]) -> Callable[..., T]:
             if name not in shown.parameters:
                 hint = did_you_mean(name, list(shown.parameters))
                 raise UsageError(f"{function.__name__}() has no keyword {name!r}", hint=hint)
-        return function(*args, **given)
+        found = function(*args, **given)
+        answers: Any = found if isinstance(found, tuple) else [found]
+        caution(dict.fromkeys(text for one in answers for text in one.warnings))
+        return found
 
     vars(checked)["__signature__"] = shown
     return checked
@@ -70,9 +76,7 @@ def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Any) -> Mixture:
     InfeasibleError, SolveError, UsageError
         As `problem`.
     """
-    found = problem(fit, N, D, **keywords).solve()
-    caution(found.warnings, 4)
-    return found
+    return problem(fit, N, D, **keywords).solve()
 
 
 @takes_keywords
@@ -98,9 +102,7 @@ def optimize_scales(
         except InfeasibleError as error:
             message = f"at N = {size}, D = {tokens}: {error.message}"
             raise InfeasibleError(message, hint=error.hint, faults=error.faults) from error
-    found = solved(questions)
-    caution(dict.fromkeys(text for one in found for text in one.warnings), 4)
-    return found
+    return solved(questions)
 
 
 @takes_keywords
@@ -126,9 +128,7 @@ def compare_mixtures(fit: FitSpec, mixtures: Rivals, N: Size, D: Size, **keyword
     UsageError
         If no mixture is given, one cannot be read, or an option is out of range.
     """
-    found = problem(fit, N, D, **keywords).compare(mixtures)
-    caution(found.warnings, 4)
-    return found
+    return problem(fit, N, D, **keywords).compare(mixtures)
 
 
 @takes_keywords
@@ -153,9 +153,7 @@ def frontier(fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POIN
         If a side names no target, both name one, or something is asked that a curve does not know: another objective, a
         KL penalty, or scores. Else as for `problem`.
     """
-    found = problem(fit, N, D, **keywords).frontier(between, points)
-    caution(found.warnings, 4)
-    return found
+    return problem(fit, N, D, **keywords).frontier(between, points)
 
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0
@@ -192,9 +190,7 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
     found = one.solve()
     low, high = _interval(known, compute, keywords, one, found.p)
     tokens = compute / FLOPS_PER_PARAMETER_TOKEN
-    found = replace(found, N_low=low, N_high=high, D_low=tokens / high, D_high=tokens / low)
-    caution(found.warnings, 4)
-    return found
+    return replace(found, N_low=low, N_high=high, D_low=tokens / high, D_high=tokens / low)
 
 
 def _require_told(fit: Any) -> None:

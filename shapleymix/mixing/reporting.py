@@ -143,11 +143,10 @@ def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     ):
         for i in np.flatnonzero(slopes > least).tolist():
             bound, unit = float(getattr(bounds, field)[i]), "tokens" if origins[i] == TOKENS else "ratio"
-            nothing = (float("nan"),) * 4
-            yield Price(names[i], side, bound, origins[i], float(slopes[i]), 0.0, unit, *nothing), field, i
+            yield Price(names[i], side, bound, origins[i], float(slopes[i]), 0.0, unit), field, i
     if (ball := bounds.ball) is not None and ball.distance(proof.p) >= ball.radius - AT_BOUND:
-        unit, nothing = "ratio" if ball.kind == "l1" else "nats", (float("nan"),) * 5
-        yield Price("distance", "cap", ball.radius, GIVEN, nothing[0], 0.0, unit, *nothing[1:]), "ball", 0
+        unit = "ratio" if ball.kind == "l1" else "nats"
+        yield Price("distance", "cap", ball.radius, GIVEN, np.nan, 0.0, unit), "ball", 0
 
 
 def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Problem, float]:
