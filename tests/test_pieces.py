@@ -27,7 +27,7 @@ def made(kind: str, replicates: tuple[int, ...] = ()) -> Pieces:
         return Pieces("power", floor, scale, gamma, phi)
     found = Pieces("power", floor, scale, gamma, phi, s, np.full(3, 0.4))
     if kind in ("shared", "repeated", "scored"):
-        found = found.pooled([(3, 0), (2, 0)], np.array([[True, True, False]] * 4)) if kind == "shared" else found
+        found = found.pooled([(i, 0, np.arange(3) < 2) for i in (3, 2)]) if kind == "shared" else found
         found = found.supplied(UNIQUE, RATE, draws.uniform(0, 9, (*replicates, 4, 3)) * np.isfinite(UNIQUE)[:, None])
     return found.scored(LINES, np.array([2, 0, 1])) if kind == "scored" else found
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from simulated import inputs, mixtures, simulate, true_law
 
-from shapleymix.fitting.evidence import bootstrap_shares, fold_masks, largest_mask
+from shapleymix.fitting.evidence import bootstrap_shares, fold_masks
 from shapleymix.tables.runs import RunLog
 
 
@@ -27,13 +27,6 @@ def test_folds_part_the_rows_and_never_a_mixture(log):
         assert len(np.unique(masks.argmax(axis=0)[log.groups == group])) == 1
     sizes = [len(np.unique(log.groups[mask])) for mask in masks]
     assert max(sizes) - min(sizes) <= 1
-
-
-def test_largest_size(log):
-    mask = largest_mask(log)
-    assert mask.shape == (1, len(log))
-    np.testing.assert_array_equal(log.N[mask[0]], log.N.max())
-    assert (log.N[~mask[0]] < log.N.max()).all()
 
 
 def test_shares_are_one_on_average_and_one_a_mixture(log):

@@ -11,7 +11,7 @@ from simulated import FAST, inputs, mixtures, simulate, true_law, with_loss
 
 import shapleymix as sm
 from shapleymix.fitting.fit import Fit
-from shapleymix.fitting.symbols import Packing, filled
+from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import LAWS
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
@@ -98,8 +98,8 @@ def test_a_source_without_runs_is_taken_for_the_middle_one(name):
     packing = Packing(LAWS[name], 4, {})
     x = np.random.default_rng(1).random((5, 2, len(packing.names)))
     seen = np.array([[True, True, True, False], [False] * 4])
-    found = filled(packing, x, np.broadcast_to(seen, (5, 2, 4)))
-    assert filled(packing, x, np.ones((5, 2, 4), dtype=bool)) is x
+    found = packing.filled(x, np.broadcast_to(seen, (5, 2, 4)))
+    assert packing.filled(x, np.ones((5, 2, 4), dtype=bool)) is x
     for known in packing.free:
         before, after = (values[..., packing.slices()[known.name]] for values in (x, found))
         if known.axes == "K":

@@ -261,8 +261,11 @@ def _summary(
         failed = isinstance(one, ShapleyMixError)
         known = (None, 0.0, float("nan"), one.message) if failed else (*next(told), None)
         entries.append(Entry(contender.name, size_of(contender, study), *known))
-    mixtures, notices = len(np.unique(groups)), evidence.notices + _partial(wanted, common)
-    return Comparison(tuple(entries), design, len(groups), mixtures, gap, gap_error, notices)
+    lost, notices = int((wanted & ~common).sum()), evidence.notices
+    if lost:
+        told = f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others"
+        notices = (*notices, told)
+    return Comparison(tuple(entries), design, len(groups), len(np.unique(groups)), gap, gap_error, notices)
 
 
 def _off(loss: FloatArray, predicted: FloatArray, common: BoolArray, PE: FloatArray) -> FloatArray:
@@ -270,9 +273,3 @@ def _off(loss: FloatArray, predicted: FloatArray, common: BoolArray, PE: FloatAr
     rows, scored = common.any(axis=1), common.any(axis=0)
     seen, missed = (np.where(common, found, 0.0)[rows][:, scored] for found in (loss, np.abs(loss - predicted)))
     return ((missed - PE[scored] * seen) / seen.sum(axis=0)).mean(axis=1)
-
-
-def _partial(wanted: BoolArray, common: BoolArray) -> tuple[str, ...]:
-    """How many losses some law leaves out, for which no law is then scored."""
-    lost, all_ = int((wanted & ~common).sum()), int(wanted.sum())
-    return (f"{lost} of {all_} held-out losses lie where some law is undefined; scored on the others",) * bool(lost)

@@ -11,7 +11,7 @@ import numpy as np
 from shapleymix.display import short
 from shapleymix.errors import FitError, Location
 from shapleymix.fitting.estimation import Estimation
-from shapleymix.fitting.evidence import Evidence, beyond_line, line_of
+from shapleymix.fitting.evidence import Evidence, beyond_line, line_of, parting_run
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.languages import own_data
 from shapleymix.tables.runs import RunLog
@@ -69,6 +69,11 @@ class Coverage(Record):
         return not np.isnan(self.line).any()
 
     @property
+    def parting(self) -> tuple[str, ...]:
+        """That they do, and which run would part them; nothing where they do not."""
+        return (parting_run(self.line, self.N_range, self.D_range),) if self.together else ()
+
+    @property
     def rise_together(self) -> bool:
         """Whether they rise together: runs of one compute, whose N falls as D rises, tell the best split of that."""
         return bool(self.line[0] * self.line[1] < 0)
@@ -91,17 +96,14 @@ class Coverage(Record):
 
     def twins(
         self, sources: tuple[str, ...], paths: tuple[str, ...], targets: tuple[str, ...]
-    ) -> tuple[tuple[tuple[int, int], ...], BoolArray]:
-        """Sources without runs that are taken to be more of another, each with that one, and for which targets (M, K):
+    ) -> tuple[tuple[int, int, BoolArray], ...]:
+        """Sources without runs that are taken to be more of another, each with that one, and for which targets (K,):
         all but those whose own data one of the two is.
         """
         own = own_data(paths, targets)
         alike = [(new, known) for new, known in self.alike.items() if known in sources]
-        twins = tuple((sources.index(new), sources.index(known)) for new, known in alike)
-        shared = np.zeros(own.shape, dtype=bool)
-        for one, other in twins:
-            shared[one] = own[one] == own[other]
-        return twins, shared
+        pairs = [(sources.index(new), sources.index(known)) for new, known in alike]
+        return tuple((one, other, own[one] == own[other]) for one, other in pairs)
 
     def thin(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
         """Sources of whose effect on some target little is known, with the reason and, where not all, the targets.
@@ -173,7 +175,7 @@ def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage
         p_range=_ranges(log.p, used),
         N_range=_ranges(log.N[:, None], used)[:, 0],
         D_range=_ranges(log.D[:, None], used)[:, 0],
-        mixtures=_distinct_mixtures(log.p > 0, used, log.groups),
+        mixtures=np.array([[len(np.unique(log.groups[one & there])) for there in log.p.T > 0] for one in used.T]),
         untrained=untrained,
         alike={},
         ties=_ties(log.p[rows]),
@@ -197,16 +199,6 @@ def _ranges(values: FloatArray, used: BoolArray) -> FloatArray:
     """Lowest and highest of each column of `values` (R, C) among each target's used rows, (K, C, 2)."""
     pairs = [(values[rows].min(axis=0), values[rows].max(axis=0)) for rows in used.T]
     return np.stack([np.stack(pair, axis=-1) for pair in pairs])
-
-
-def _distinct_mixtures(there: BoolArray, used: BoolArray, groups: IntArray) -> IntArray:
-    """How many different mixtures show each source to each target, (K, M)."""
-    counts = np.zeros((used.shape[1], there.shape[1]), dtype=np.int64)
-    for j, rows in enumerate(used.T):
-        shown = np.zeros((int(groups.max()) + 1, there.shape[1]), dtype=bool)
-        np.logical_or.at(shown, groups[rows], there[rows])
-        counts[j] = shown.sum(axis=0)
-    return counts
 
 
 def untrained_losses(log: RunLog) -> FloatArray:

@@ -27,8 +27,6 @@ from shapleymix.fitting.symbols import (
     PriorTable,
     beliefs_apart,
     completed,
-    filled,
-    of_sources,
     starting_points,
 )
 from shapleymix.laws import Inputs, Law
@@ -126,7 +124,7 @@ class Estimation:
         self, shares: FloatArray, progress: Stage | None = None, known: FloatArray | None = None, stop: Stop = EXACT
     ) -> Estimate:
         """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
-        start = np.stack([self._starts(row) for row in shares])  # (V, S, K, P)
+        start = self._starts(shares)  # (V, S, K, P)
         if known is not None:
             start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
         start = self._promising(shares, start, FOLLOWED, stop.tolerance)
@@ -151,7 +149,7 @@ class Estimation:
             of_core = np.isin(self.packing.names, [*self.core])
             common = rng.standard_normal((len(shares), 1, 1, of_core.sum()))
             draws[..., of_core] = np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * draws[..., of_core]
-        for place in of_sources(self.packing):
+        for place in self.packing.of_sources():
             draws[..., place] = draws[..., place][..., ranks_of(self.evidence.log.p)]
         start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self
         if self.packing.law.takes_repetition and self.evidence.repeated is None:
@@ -171,17 +169,15 @@ class Estimation:
 
         Cross-validation needs no last digits; who compares objectives names a tolerance.
         """
-        x = self._search(shares, start[:, None], Stop(REPLICATE_ITERATIONS, enough, NEARBY)).x.reshape(start.shape)
-        return filled(self.packing, x, self._seen(shares))
+        return self._followed(shares, start[:, None], Stop(REPLICATE_ITERATIONS, enough, NEARBY))
 
     def begun(self, shares: FloatArray) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from the best start that its own rows give.
 
         Cross-validation begins here: in directions that a fold's rows do not tell, a fit stays where it started.
         """
-        start = self._promising(shares, np.stack([self._starts(row) for row in shares]), 1, NEAR.tolerance)
-        x = self._search(shares, start, NEAR).x.reshape(start[:, 0].shape)
-        return filled(self.packing, x, self._seen(shares))
+        start = self._promising(shares, self._starts(shares), 1, NEAR.tolerance)
+        return self._followed(shares, start, NEAR)
 
     def only(self, targets: IntArray) -> Estimation:
         """The same for some targets alone."""
@@ -203,9 +199,15 @@ class Estimation:
         """The places of the targets in the log (K,)."""
         return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)
 
-    def _starts(self, share: FloatArray) -> FloatArray:
-        seen = replace(self.observed, weight=self.observed.weight * share[:, None])
-        return starting_points(self.packing, seen, self.inputs, self.givens, self.settings.starts)
+    def _followed(self, shares: FloatArray, start: FloatArray, stop: Stop) -> FloatArray:
+        """Unknowns (V, K, P) to which the one start (V, 1, K, P) of each weighting leads."""
+        x = self._search(shares, start, stop).x.reshape(start[:, 0].shape)
+        return self.packing.filled(x, self._seen(shares))
+
+    def _starts(self, shares: FloatArray) -> FloatArray:
+        seen, further = self.observed, (self.inputs, self.givens, self.settings.starts)
+        weights = [seen.weight * share[:, None] for share in shares]
+        return np.stack([starting_points(self.packing, replace(seen, weight=one), *further) for one in weights])
 
     def _promising(self, shares: FloatArray, start: FloatArray, count: int, tolerance: float) -> FloatArray:
         """Of starts (V, S, K, P) the `count` that a few iterations bring lowest, as far as these brought them."""
@@ -367,7 +369,7 @@ class Estimation:
         return self.alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
 
     def _estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> Estimate:
-        x = filled(self.packing, solution.x[rows], seen)
+        x = self.packing.filled(solution.x[rows], seen)
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
         return Estimate(self.law_at(x), x, solution.cost[rows], solution.status[rows], repeated)
 

@@ -388,11 +388,6 @@ def fold_masks(log: RunLog, folds: int) -> BoolArray:
     return log.folds(folds)[None, :] == np.arange(folds)[:, None]
 
 
-def largest_mask(log: RunLog) -> BoolArray:
-    """Held-out rows when the largest size is left out, (1, R)."""
-    return (log.N.max() == log.N)[None, :]
-
-
 def bootstrap_shares(log: RunLog, replicates: int, seed: int) -> FloatArray:
     """Weights (B, R) of a Bayesian bootstrap over mixtures (Rubin 1981): exponential draws, mean one.
 

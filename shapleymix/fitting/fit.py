@@ -15,30 +15,11 @@ from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, Place
-from shapleymix.fitting.evidence import (
-    TRACE,
-    Logs,
-    Table,
-    finished,
-    harmed_by,
-    models_harm,
-    one_log,
-    own_source,
-    parting_run,
-    traceless,
-)
+from shapleymix.fitting.evidence import TRACE, Logs, finished, harmed_by, models_harm, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import MIXED, Noise, form_draws, form_error
 from shapleymix.fitting.one_law import errors_of, noise_of
-from shapleymix.fitting.prediction import (
-    MOST_WARNINGS,
-    Budget,
-    HasBudget,
-    Points,
-    Prediction,
-    names_of_points,
-    points_of,
-)
+from shapleymix.fitting.prediction import MOST_WARNINGS, Budget, HasBudget, Points, Prediction, points_of
 from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fitted_apart, parted
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
@@ -52,6 +33,7 @@ from shapleymix.random_streams import ranks_of
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages, LanguagesSpec, Unit, languages_of, paths_of, tokens_at_hand, unit_of
 from shapleymix.tables.mixtures import epochs_of
+from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_size, parse_level
 
@@ -165,8 +147,7 @@ class Fit(Tabular, Record):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes numbers of this fit untrustworthy."""
-        found = [parting_run(self.coverage.line, self.N_range, self.D_range)] if self.coverage.together else []
-        found += filter(None, [self.coverage.tied(self.sources)])
+        found = [*self.coverage.parting, *filter(None, [self.coverage.tied(self.sources)])]
         found += [f"no fitted run holds {name}: its effect is unknown" for name in self.unseen]
         found += [f"little is known of the effect of {name}: {why}" for name, why in self.thin.items()]
         found += [f"{name}: the search stopped early: look at its held-out error" for name in self.stopped]
@@ -220,8 +201,7 @@ class Fit(Tabular, Record):
         if table is None and available is None and isinstance(p, HasBudget):
             available = p.tokens_at_hand
         supply, read = tokens_at_hand(self.sources, table, available), unit_of(unit, table, self.targets, self.parents)
-        mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply)
-        names = names_of_points(runs, len(mixtures))
+        names, mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply, runs)
         limits = limits_of_points(unique, supply, mixtures)
         raw, losses, ends = self._asked(mixtures, sizes, tokens, limits, level, read)
         place = self.place(mixtures, sizes, tokens)
@@ -374,10 +354,10 @@ class FitLosses(LossSource):
             far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
             drawn = known.drawn(float(np.hypot(*far)), fit.seed)
         harmed = harmed_by(fit.paths, fit.targets)
-        twins, shared = fit.coverage.twins(fit.sources, fit.paths, fit.targets)
+        twins = fit.coverage.twins(fit.sources, fit.paths, fit.targets)
 
         def regime(law: Law, replicates: Law | None) -> LawAtBudget:
-            return LawAtBudget(law, replicates, N, D, supply, symbols, drawn, harmed, twins, shared)
+            return LawAtBudget(law, replicates, N, D, supply, symbols, drawn, harmed, twins)
 
         other = None if fit.absent is None else regime(fit.absent.law, fit.absent.replicates)
         return cls(fit, N, D, regime(fit.law, fit.replicates), other)
@@ -440,9 +420,8 @@ class FitLosses(LossSource):
         noise = self.fit.noise
         if noise is None:
             return None
-        order = ranks_of(
-            np.vstack([self.fit.coverage.whole_p_range.T, p])
-        )  # the same draws for a source, whatever their order
+        # the same draws for a source, whatever their order
+        order = ranks_of(np.vstack([self.fit.coverage.whole_p_range.T, p]))
         unit = noise.tilts(p[np.argsort(order)], samples, self.fit.seed)[..., order]
         return self.scale(p)[:, None] * unit
 

@@ -196,7 +196,9 @@ def _learned_held_out(learner: type[BlackBox], study: Study, masks: BoolArray) -
         return as_losses(learner.name, asked(learner.name, lambda: found(seen.p, log.N, log.D)), log.loss.shape)
 
     found = _held_out(np.stack([without(mask) for mask in masks]), masks)
-    _require_numbers(learner.name, found, study, masks)
+    wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    mute = ~(wanted & ~np.isnan(found)).any(axis=0)  # a target without any; single ones may be NaN, without an answer
+    _refuse(learner.name, found, wanted & ((np.abs(found) >= ABSURD) | mute), log)
     return found
 
 
@@ -214,13 +216,6 @@ def require_losses(name: str, predicted: FloatArray, wanted: BoolArray, log: Run
         Naming the law, and the first run and target.
     """
     _refuse(name, predicted, wanted & ~((predicted > 0) & (predicted < ABSURD)), log)
-
-
-def _require_numbers(name: str, predicted: FloatArray, study: Study, masks: BoolArray) -> None:
-    """Refuse infinite predictions, and a target without any; single ones may be NaN, where there is no answer."""
-    wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
-    mute = ~(wanted & ~np.isnan(predicted)).any(axis=0)
-    _refuse(name, predicted, wanted & ((np.abs(predicted) >= ABSURD) | mute), study.log)
 
 
 def _refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> None:

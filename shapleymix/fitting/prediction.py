@@ -22,6 +22,7 @@ Points = ArrayLike | Spelt | Sequence[MixtureSpec]
 MOST_WARNINGS = 3
 """Sentences of an answer that are warnings: those that change what a reader would do."""
 Budget = ArrayLike | str | Sequence[float | str]
+Names = Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,12 @@ class Prediction(Tabular, Record):
 
 
 def points_of(
-    p: Points, N: Budget | None, D: Budget | None, sources: tuple[str, ...], available: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mixtures (R, M), sizes (R,) and tokens (R,) from whatever spells them, broadcast over each other.
+    p: Points, N: Budget | None, D: Budget | None, sources: tuple[str, ...], supply: FloatArray, runs: Names
+) -> tuple[tuple[str, ...], FloatArray, FloatArray, FloatArray]:
+    """Names, mixtures (R, M), sizes (R,) and tokens (R,) from whatever spells them, broadcast over each other.
 
-    `available` (M,) are the unique tokens from which baselines such as `natural` are made.
+    `supply` (M,) are the unique tokens from which baselines such as `natural` are made; without names for `runs`
+    points have numbers.
 
     Raises
     ------
@@ -102,7 +104,7 @@ def points_of(
         If they spell no points, and why.
     """
     sizes, tokens = _positive(_budget(p, N, "N"), "N"), _positive(_budget(p, D, "D"), "D")
-    mixtures = _mixtures(p, tokens, sources, available)
+    mixtures = _mixtures(p, tokens, sources, supply)
     rows = max(len(mixtures), len(sizes), len(tokens))
     lengths = {"p": len(mixtures), "N": len(sizes), "D": len(tokens)}
     odd = [f"{name} has {length}" for name, length in lengths.items() if length not in (1, rows)]
@@ -110,7 +112,7 @@ def points_of(
         hint = "give one of each, or as many of each"
         raise UsageError(f"{', '.join(odd)}, expected 1 or {rows} as the others have", hint=hint)
     spread = [np.broadcast_to(values, (rows,)).astype(np.float64) for values in (sizes, tokens)]
-    return np.broadcast_to(mixtures, (rows, mixtures.shape[1])).copy(), spread[0], spread[1]
+    return _names(runs, rows), np.broadcast_to(mixtures, (rows, mixtures.shape[1])).copy(), spread[0], spread[1]
 
 
 def _budget(p: Points, given: Budget | None, name: Literal["N", "D"]) -> Budget:
@@ -122,7 +124,7 @@ def _budget(p: Points, given: Budget | None, name: Literal["N", "D"]) -> Budget:
     raise UsageError(f"{name} is missing", hint=f"give {name}, for instance {name}='100M', beside the mixture")
 
 
-def names_of_points(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
+def _names(given: Names, count: int) -> tuple[str, ...]:
     """Names of the points: those given, or their numbers."""
     if given is None:
         return tuple(map(str, range(count)))

@@ -22,17 +22,7 @@ from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.coverage import untrained_losses
 from shapleymix.fitting.estimation import NEAR, Estimation, Stage
-from shapleymix.fitting.evidence import (
-    Evidence,
-    Logs,
-    Table,
-    fold_masks,
-    gather,
-    inputs_of,
-    largest_mask,
-    limits_of,
-    one_log,
-)
+from shapleymix.fitting.evidence import Evidence, Logs, Table, fold_masks, gather, inputs_of, limits_of, one_log
 from shapleymix.fitting.repetition import QUIET, fit_repetition
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import NOISE, PriorTable
@@ -313,7 +303,9 @@ class Study:
             aside = np.array([label != "fit" for label in log.split])[None, :]
             return _some_of_both(aside, "split"), "rows held out by the split column"
         if leave_largest_N:
-            return _some_of_both(largest_mask(log), "size"), f"largest size left out (N = {log.N.max():g})"
+            return _some_of_both(
+                (log.N.max() == log.N)[None, :], "size"
+            ), f"largest size left out (N = {log.N.max():g})"
         return self.cross_validation(self.settings.folds)
 
     def provenance(self, law: type[Law]) -> dict[str, Json]:

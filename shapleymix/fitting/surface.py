@@ -10,7 +10,7 @@ Axes: S samples, B replicates, R rows or mixtures, M sources, K targets (T tasks
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
@@ -39,36 +39,35 @@ Functional = Callable[[FloatArray], FloatArray]
 
 
 class Score(Protocol):
-    """Tasks whose error rates are curves of the losses of their languages (see `scores`)."""
+    """Tasks whose error rates are curves of the losses of their languages (see `scores`).
+
+    Attributes
+    ----------
+    labels : tuple of str (T,)
+        Names of the tasks.
+    curves : TaskCurves
+        The curves.
+    scatter : array (T,)
+        Standard deviation of the scores of single runs about the curves.
+    targets : tuple of str (T,)
+        The language of each task, a target of the law.
+    calibrated : array (T, 2)
+        Lowest and highest loss that a curve was drawn through.
+    """
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the T tasks."""
-        ...
-
+    def labels(self) -> tuple[str, ...]: ...
     @property
-    def curves(self) -> TaskCurves:
-        """The curves."""
-        ...
-
+    def curves(self) -> TaskCurves: ...
     @property
-    def scatter(self) -> FloatArray:
-        """(T,) standard deviation of the scores of single runs about the curves."""
-        ...
-
+    def scatter(self) -> FloatArray: ...
     @property
-    def targets(self) -> tuple[str, ...]:
-        """(T,) the language of each task, a target of the law."""
-        ...
-
+    def targets(self) -> tuple[str, ...]: ...
     @property
-    def calibrated(self) -> FloatArray:
-        """(T, 2) lowest and highest loss that a curve was drawn through."""
-        ...
+    def calibrated(self) -> FloatArray: ...
 
-    def drawn(self, count: int) -> TaskCurves:
-        """So many draws of curves as the scores leave possible, (count, T); the same on every call."""
-        ...
+    # So many draws of curves as the scores leave possible, (count, T); the same on every call.
+    def drawn(self, count: int) -> TaskCurves: ...
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,7 @@ class LawAtBudget:
     symbols: FloatArray  # (1 + M,) log h and each source's log R*
     drawn: FloatArray | None  # (B, 1 + M) those of the replicates
     harmed: FloatArray  # (M, K) 1 where repeats of a source harm a target
-    twins: tuple[tuple[int, int], ...] = ()  # sources that are taken to be more of another one, each with that one
-    shared: BoolArray = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))  # (M, K) for which targets they are
+    twins: tuple[tuple[int, int, BoolArray], ...] = ()  # sources taken to be more of another, and for which targets
 
     @cached_property
     def pieces(self) -> Pieces | None:
@@ -111,7 +109,6 @@ class LawAtBudget:
             raise SolveError(message, hint="give a larger N and D")
         if found is None or not len(self.harmed):
             return None
-        found = found.of_sources(len(self.harmed)).pooled(self.twins, self.shared)
         return self._supplied(found, self.law, self.symbols)
 
     @cached_property
@@ -120,14 +117,12 @@ class LawAtBudget:
         found = None if self.replicates is None else self.replicates.pieces(self.N, self.D)
         if found is None or self.replicates is None or not len(self.harmed):
             return None
-        found = found.of_sources(len(self.harmed)).pooled(self.twins, self.shared)
-        if self.drawn is not None:
-            found = self._supplied(found, self.replicates, self.drawn)
-        return found.flat()
+        return self._supplied(found, self.replicates, self.drawn).flat()
 
-    def _supplied(self, found: Pieces, law: Law, symbols: FloatArray) -> Pieces:
-        """Pieces with what repeated tokens are worth and the harm that they do, at log h and log R* (..., 1 + M)."""
-        if self.supply is None:
+    def _supplied(self, found: Pieces, law: Law, symbols: FloatArray | None) -> Pieces:
+        """Pieces with twins together, and what repeated tokens are worth and harm at log h and log R* (..., 1 + M)."""
+        found = found.of_sources(len(self.harmed)).pooled(self.twins)
+        if self.supply is None or symbols is None:
             return found
         rate, harm = np.exp(-symbols[..., 1:]), None
         if models_harm(law) and isinstance(law, CoreLaw):

@@ -121,6 +121,21 @@ class Packing:
         law = self.unpack(np.zeros((targets, len(self.names))), columns)
         return law.defined(observed.p).reshape(-1, len(observed.p)).T
 
+    def of_sources(self) -> list[slice]:
+        """Where the unknowns lie of each symbol that has one value a source."""
+        return [self.slices()[known.name] for known in self.free if known.axes == "MK"]
+
+    def filled(self, x: FloatArray, seen: BoolArray) -> FloatArray:
+        """Unknowns x (V, K, P) with those of sources not `seen` (V, K, M) as the middle one of the others has them."""
+        if seen.all():
+            return x
+        x = x.copy()
+        donors = seen | ~seen.any(axis=-1, keepdims=True)  # of a target that nothing is told of, all as they are
+        for place in self.of_sources():
+            usual = np.nanmedian(np.where(donors, x[..., place], np.nan), axis=-1, keepdims=True)
+            x[..., place] = np.where(seen, x[..., place], usual)
+        return x
+
 
 def starting_points(
     packing: Packing, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray], keep: int
@@ -196,23 +211,6 @@ def _best(packing: Packing, symbols: dict[str, FloatArray], error: FloatArray, k
         flat = np.moveaxis(np.take_along_axis(symbols[known.name], index, axis=0), -1, 1)
         chosen[known.name] = flat.reshape(flat.shape[0] * flat.shape[1], *flat.shape[2:])
     return packing.pack(chosen).reshape(order.shape[0], error.shape[1], -1)
-
-
-def filled(packing: Packing, x: FloatArray, seen: BoolArray) -> FloatArray:
-    """Unknowns x (V, K, P) with those of sources not `seen` (V, K, M) as the middle one of the others has them."""
-    if seen.all():
-        return x
-    x = x.copy()
-    donors = seen | ~seen.any(axis=-1, keepdims=True)  # of a target that nothing is told of, all as they are
-    for place in of_sources(packing):
-        usual = np.nanmedian(np.where(donors, x[..., place], np.nan), axis=-1, keepdims=True)
-        x[..., place] = np.where(seen, x[..., place], usual)
-    return x
-
-
-def of_sources(packing: Packing) -> list[slice]:
-    """Where the unknowns lie of each symbol that has one value a source."""
-    return [packing.slices()[known.name] for known in packing.free if known.axes == "MK"]
 
 
 NOISE = 0.02  # of a log loss, where cross-validation has not yet told it
@@ -411,12 +409,8 @@ def _slope(budget: Budget, apart: FloatArray) -> FloatArray:
 def _gone_on(law: CoreLaw, levels: Levels, budget: Budget, exponent: FloatArray, slope: FloatArray) -> CoreLaw:
     """The law with another exponent of a budget, and where the runs hold one value of it with such a slope there."""
     middle = [np.exp(np.log(values).mean(keepdims=True)) for values in (levels.N, levels.D)]
-    loss, values = _loss_in_core(law, levels.p, *middle), levels.N if budget == "N" else levels.D
-    return law.with_exponent(budget, values, exponent, slope / exponent * loss)
-
-
-def _loss_in_core(law: CoreLaw, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-    """The loss (..., K) of one mixture at one budget, over what one nat of the core adds to it."""
-    loss, core = (found[..., 0, :] for found in (law(p[None], N, D), law.core(N, D)))
-    one_more = law.replaced(E=law.E + 1.0)(p[None], N, D)[..., 0, :] - loss
-    return np.where(np.isnan(loss), core, loss / one_more)
+    p, core = levels.p[None], law.core(*middle)[..., 0, :]
+    loss, more = (one(p, *middle)[..., 0, :] for one in (law, law.replaced(E=law.E + 1.0)))
+    in_core = np.where(np.isnan(loss), core, loss / (more - loss))  # over what one nat of the core adds to it
+    values = levels.N if budget == "N" else levels.D
+    return law.with_exponent(budget, values, exponent, slope / exponent * in_core)

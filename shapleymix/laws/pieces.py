@@ -150,8 +150,8 @@ class Pieces:
             found[..., other, :] += self.worth[..., one, :] * q[..., one, None]
         return found
 
-    def pooled(self, twins: Sequence[tuple[int, int]], shared: BoolArray) -> Self:
-        """The pieces with each of some sources counted in the power of another, for the targets (M, K) that share it.
+    def pooled(self, twins: Sequence[tuple[int, int, BoolArray]]) -> Self:
+        """The pieces with each of some sources counted in the power of another, for the targets (K,) that share it.
 
         Alone it has the help that it has now; a copy of a source is so more of it, and gains nothing beside it.
         """
@@ -159,13 +159,13 @@ class Pieces:
             return self
         phi, s = (np.array(np.broadcast_arrays(part, self.phi)[0]) for part in (self.phi, self.s))
         worth = np.zeros_like(phi)
-        for one, other in twins:
+        for one, other, shared in twins:
             own, known = phi[..., one, :], phi[..., other, :]
-            both = shared[one] & (own > 0) & (known > 0)
+            both = shared & (own > 0) & (known > 0)
             ratio = np.where(both, own, 1.0) / np.where(both, known, 1.0)
             worth[..., one, :] = np.where(both, ratio ** (1 / s[..., other, :]), 0.0)
             phi[..., one, :] = np.where(both, 0.0, own)
-        return replace(self, phi=phi, s=s, twins=tuple(twins), worth=worth)
+        return replace(self, phi=phi, s=s, twins=tuple((one, other) for one, other, _ in twins), worth=worth)
 
     def plain_losses(self, p: FloatArray) -> FloatArray:
         """Losses of the targets, or of the tasks' languages, (..., K), nats per token; +inf where Theta is zero."""

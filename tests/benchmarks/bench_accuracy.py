@@ -14,7 +14,7 @@ from _report import SMALL, finish, must, on_all_cores, row, table
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting.evidence import finished, fold_masks, largest_mask
+from shapleymix.fitting.evidence import finished, fold_masks
 
 LIMITS = {"regmix": 1.25, "5mix": 0.65, "redpajama": 0.59, "slimpajama": 0.47}
 """Mean PE in per cent that the default law must reach: an earlier law of ours did, with no base."""
@@ -61,7 +61,7 @@ def final_losses() -> None:
 
 def beyond(log: sm.RunLog, folds: int, checkpoints: Literal["final", "all"]) -> float:
     """Mean PE, in per cent, on finished runs of the largest size, by fits to smaller ones (of other mixtures)."""
-    largest = largest_mask(log)[0]
+    largest = log.N.max() == log.N
     off, seen = [], []
     for mask in fold_masks(log, folds) if folds > 1 else [largest]:
         test = log.select(mask & largest & finished(log))
