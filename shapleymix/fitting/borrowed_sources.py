@@ -17,7 +17,6 @@ import numpy as np
 
 from shapleymix.errors import UsageError, caution, did_you_mean
 from shapleymix.fitting.fit import Fit
-from shapleymix.fitting.regimes import NoOwnData
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
 from shapleymix.random_streams import RandomStream
@@ -97,11 +96,13 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         mixtures = np.insert(coverage.mixtures, place.row, 0, axis=1)
         ties = np.insert(coverage.ties, place.row, 0.0, axis=1) if len(coverage.ties) else coverage.ties
         coverage = replace(coverage, p_range=p_range, mixtures=mixtures, ties=ties)
-    coverage = replace(coverage, alike={**coverage.alike, new: known})
-    absent = _with_absent(fit, new, known, rng)
-    return replace(
-        fit, law=law, replicates=replicates, sources=sources, coverage=coverage, repetition=repetition, absent=absent
-    )
+    coverage, absent = replace(coverage, alike={**coverage.alike, new: known}), fit.absent
+    if absent is not None:  # what tells mixtures without a target's own language knows the source, too
+        own = absent.law, absent.replicates, absent.coverage
+        whole = _with(replace(fit, law=own[0], replicates=own[1], coverage=own[2], absent=None), new, known, rng)
+        absent = replace(absent, law=whole.law, replicates=whole.replicates, coverage=whole.coverage)
+    changed = {"law": law, "replicates": replicates, "coverage": coverage, "repetition": repetition, "absent": absent}
+    return replace(fit, sources=sources, **changed)
 
 
 def _parent(fit: Fit, name: str) -> str:
@@ -113,16 +114,6 @@ def _own_targets(paths: Sequence[str], targets: Sequence[str]) -> tuple[int, ...
     """The target whose own data each source is, or -1."""
     own = own_data(paths, targets)
     return tuple(np.where(own.any(axis=1), own.argmax(axis=1), -1).tolist())
-
-
-def _with_absent(fit: Fit, new: str, known: str, rng: np.random.Generator) -> NoOwnData | None:
-    """What tells mixtures without a target's own language, with the source that is like another."""
-    if fit.absent is None:
-        return None
-    own = fit.absent
-    alone = replace(fit, law=own.law, replicates=own.replicates, coverage=own.coverage, absent=None)
-    whole = _with(alone, new, known, rng)
-    return replace(own, law=whole.law, replicates=whole.replicates, coverage=whole.coverage)
 
 
 @dataclass(frozen=True)

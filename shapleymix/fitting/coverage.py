@@ -313,7 +313,10 @@ def require_runs(problem: Estimation, evidence: Evidence, rows: BoolArray) -> No
         Naming the law, the target, what is there and what is needed.
     """
     log = evidence.log
-    _require_mixtures(problem, evidence, rows)
+    mixtures = {key for key, use in zip(log.mixture_keys, rows, strict=True) if use}
+    if "mixture" in problem.packing.law.needs and len(mixtures) < 2:  # one tells nothing about mixtures
+        message = f"law {problem.packing.law.name!r} needs different mixtures; all {int(rows.sum())} runs have one"
+        raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")
     if problem.packing.law.knobs:
         return  # what is believed tells the numbers that the runs do not
     lost = np.round(log.p - problem.observed.p, 12)  # of repeated tokens; what differs by rounding alone is one
@@ -330,13 +333,3 @@ def require_runs(problem: Estimation, evidence: Evidence, rows: BoolArray) -> No
             )
             hint = "add runs, loosen the filters, or choose a law with fewer symbols"
             raise FitError(message, hint=hint, location=Location(file=log.origin, column=f"loss_{target}"))
-
-
-def _require_mixtures(problem: Estimation, evidence: Evidence, rows: BoolArray) -> None:
-    """One mixture tells nothing about mixtures."""
-    if "mixture" not in problem.packing.law.needs:
-        return
-    keys = {key for key, use in zip(evidence.log.mixture_keys, rows, strict=True) if use}
-    if len(keys) < 2:
-        message = f"law {problem.packing.law.name!r} needs different mixtures; all {int(rows.sum())} runs have one"
-        raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")

@@ -28,7 +28,6 @@ from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, 
 from shapleymix.fitting.symbols import assumed
 from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla
-from shapleymix.laws.pieces import Pieces
 from shapleymix.random_streams import ranks_of
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages, LanguagesSpec, Unit, languages_of, paths_of, tokens_at_hand, unit_of
@@ -249,7 +248,10 @@ class Fit(Tabular, Record):
         known = FitLosses.of(self, N, D, available)
         pieces, draws = known.with_own.pieces, known.with_own.draws
         if draws is not None:
-            draws = draws.scaled(_about(known.with_own, draws, self.coverage.middle))
+            middle = self.coverage.middle  # where the replicates are moved to lie about the law
+            with np.errstate(invalid="ignore", divide="ignore"):
+                factor = known.with_own.losses(middle) / np.median(draws.losses(middle), axis=0)
+            draws = draws.scaled(np.where(np.isfinite(factor), factor, 1.0))
         own, edge, absent = np.full(len(self.targets), -1), np.zeros(len(self.targets)), None
         if self.absent is not None and known.without is not None:
             own, absent = self.absent.own, known.without.pieces
@@ -439,13 +441,6 @@ class FitLosses(LossSource):
 
     def _budgets(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.full(len(p), self.N), np.full(len(p), self.D)
-
-
-def _about(regime: LawAtBudget, draws: Pieces, p: FloatArray) -> FloatArray:
-    """Factors (K,) that move the replicates to lie about the law at one mixture."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        factor = regime.losses(p) / np.median(draws.losses(p), axis=0)
-    return np.where(np.isfinite(factor), factor, 1.0)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from shapleymix.laws.pieces import Pieces, product
 from shapleymix.mixing.constraints import Cones
 from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import Languages, own_data, paths_of, read_languages
+from shapleymix.tables.languages import Languages, column_of, own_data, paths_of, read_languages
 from shapleymix.tables.words import amounts, parse_number, parse_positive
 
 UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
@@ -84,7 +84,10 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
         if score is None:
             given = UNWEIGHTED if table is None or table.weight is None else table
     if isinstance(given, Languages):
-        return _of_numbers(_column(given, targets), targets, f"table {given.origin}")
+        if given.weight is None:
+            hint = "add the column, or use unweighted or normalized weights"
+            raise DataError(f"{given.origin} has no column 'weight'", hint=hint)
+        return _of_numbers(column_of(given, "weight", targets), targets, f"table {given.origin}")
     if isinstance(given, str) and given == UNWEIGHTED:
         return Weights(np.ones(len(targets)), "unweighted: the mean of the losses")
     if isinstance(given, str) and given == NORMALIZED:
@@ -116,15 +119,6 @@ def _normalized(fit: Any, surface: Surface, measured: FloatArray) -> Weights:
     origin = "measured" if known.all() else "measured where given, else predicted" if known.any() else "predicted"
     told = f"normalized: inverse monolingual loss, {origin}"
     return Weights(1 / (losses * surface.unit.per_nat), told, unit="times the monolingual loss")
-
-
-def _column(languages: Languages, targets: tuple[str, ...]) -> FloatArray:
-    """The weights (K,) of a languages table, NaN where it has none."""
-    if languages.weight is None:
-        hint = "add the column, or use unweighted or normalized weights"
-        raise DataError(f"{languages.origin} has no column 'weight'", hint=hint)
-    table = dict(zip(languages.names, languages.weight.tolist(), strict=True))
-    return np.array([table.get(name, np.nan) for name in targets], dtype=np.float64)
 
 
 def _of_numbers(numbers: FloatArray, targets: tuple[str, ...], origin: str) -> Weights:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -190,9 +190,7 @@ def tokens_at_hand(sources: Sequence[str], table: Languages | None, available: A
     return amounts(known, available, tuple(sources), parse_size, "available")
 
 
-def column_of(
-    table: Languages | None, column: Literal["available_tokens", "max_epochs", "bytes_per_token"], labels: Sequence[str]
-) -> FloatArray:
+def column_of(table: Languages | None, column: str, labels: Sequence[str]) -> FloatArray:
     """A column of a languages table for every label (M,); NaN where the table does not name it."""
     known = None if table is None else getattr(table, column)
     values = {} if table is None or known is None else dict(zip(table.names, known.tolist(), strict=True))
