@@ -48,7 +48,7 @@ DEFAULT = (
 """The command of a run where none is given: the training script of this project."""
 TOY, ARTIFICIAL = "toy", "toy_"
 """The corpus of artificial languages, and how their names begin."""
-Pools = Mapping[str, float]
+Pools = Recipe = Mapping[str, float]
 POOLS = " --unique-tokens {unique}"
 RATE = " --lr {learning_rate}"
 """What it has besides where pools, and a learning rate, are given."""
@@ -290,12 +290,8 @@ def grid(
         command += (POOLS if unique else "") + (RATE if learning_rate is not None else "")
     given = {*recipes[0], *(["unique"] if unique else []), *(["corpus"] if corpus else [])}
     words = _template(command, mixtures.sources, given, named=factor == 1 and all(name for name, _ in sizes))
-    runs = [
-        _run(words, mixtures, place, size, D, seed, unique, recipe, corpus or "")
-        for (size, recipe), D, seed, place in product(
-            zip(sizes, recipes, strict=True), tokens, seeds, range(len(mixtures))
-        )
-    ]
+    each = product(zip(sizes, recipes, strict=True), tokens, seeds, range(len(mixtures)))
+    runs = [_run(words, mixtures, unique, corpus or "", *one) for one in each]
     kept: dict[tuple[str, ...], PlannedRun] = {}
     for run in runs:
         if (other := kept.setdefault(run.command, run)).id != run.id:
@@ -305,9 +301,7 @@ def grid(
     said = [f"{again} of {len(runs)} runs are the same as others, and are planned once"] if again else []
     said += _epochs_lacking(runs, unique)
     if any(recipe.get("learning_rate", 1.0) <= SMALL_RATE for recipe in recipes):
-        said.append(
-            f"losses at a learning rate of {SMALL_RATE:g} rank mixtures, and tell nothing of other N, D or rates"
-        )
+        said += [f"losses at a learning rate of {SMALL_RATE:g} rank mixtures, and tell nothing of other N, D or rates"]
     if cut < 1:
         said.append("pools are cut alone: the best ratios of these runs lie too low, and only a law corrects it")
     return Plan(mixtures.sources, tuple(kept.values()), (*mixtures.notices, *said))
@@ -371,10 +365,10 @@ def _described(run: PlannedRun) -> str:
 
 
 def _run(
-    words: Sequence[str], mixtures: Mixtures, place: int, size: tuple[str, float], D: float, seed: int, unique: Pools,
-    recipe: Mapping[str, float], corpus: str,
+    words: Sequence[str], mixtures: Mixtures, unique: Pools, corpus: str, sized: tuple[tuple[str, float], Recipe],
+    D: float, seed: int, place: int,
 ) -> PlannedRun:  # fmt: skip
-    (model, N), p = size, mixtures.p[place] / mixtures.p[place].sum()
+    ((model, N), recipe), p = sized, mixtures.p[place] / mixtures.p[place].sum()
     mixture = dict(zip(mixtures.sources, p.tolist(), strict=True))
     values = {f"p_{name}": repr(ratio) for name, ratio in mixture.items()}
     values |= {"mixture": ",".join(f"{name}={ratio!r}" for name, ratio in mixture.items() if ratio)}

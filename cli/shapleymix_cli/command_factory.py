@@ -278,8 +278,8 @@ def command(
             for one in needed:
                 one.required = False  # a project file may have it
             made = Command(name, SETTINGS, _call(function, {str(one.name) for one in further}, needed), list(params))
-            made.help, made.epilog, made.examples = function.__doc__, EPILOG, examples
-            made.headings = headings
+            made.help, made.epilog = function.__doc__, EPILOG
+            made.examples, made.headings = examples, headings
             return made
 
         return build

@@ -6,6 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -111,19 +112,13 @@ def _taken(title: str, found: Mapping[str, str]) -> list[Part]:
     return section(title, {"": list(found), "from": list(found.values())}, words=2)
 
 
-def _exporting() -> Any:
-    from shapleymix_io import export as made
-
-    return (made,)
-
-
 @command(
     "shapleymix fit example/runs.csv -o fit.json",
     "shapleymix optimize fit.json -N 97600 -D 8M --languages example/languages.csv -o best.json",
     "shapleymix export best.json --format megatron --paths example/paths.csv -o blend.txt",
     "shapleymix export best.json --format hf --mean-tokens en=310,de=280,fr=290,zh=420,ja=380 -o mixing.py",
     "shapleymix export unimax:4 --format olmo-core --paths example/paths.csv -D 8M",
-    options_from=_exporting,
+    options_from=lambda: (import_module("shapleymix_io").export,),
     without=("mixture", "format"),
 )
 @argument("mixture", "MIX")

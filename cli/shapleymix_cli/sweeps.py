@@ -35,18 +35,16 @@ plan_argument = argument("plan", "PLAN")
 dry_run = option("--dry-run", "Show the commands, and start nothing.")
 
 
-def _grid_options(function: Callable[..., None]) -> Callable[..., None]:
+def _grid_options(made: Callable[..., None]) -> Callable[..., None]:
     """The options that multiply mixtures into runs."""
-    function = option("--corpus FOLDER", "What runs train on, a file or a folder a source; or toy: toy_a, ...")(
-        function
-    )
-    function = option("--command CALL", f"How a run is started, with {PLACEHOLDERS}.", "template")(function)
-    function = output("the plan (.jsonl)")(function)
-    function = option("--batch-tokens SIZE|SIZE,...", "Tokens of a step, for all runs or each size.")(function)
-    function = option("--learning-rate small|RATE,...", "Largest learning rate, for all runs or each size.")(function)
-    function = option("--seeds 0,1,...", "Seeds; every run is repeated with each.", default="0")(function)
-    function = option("-D SIZE,...", "Tokens.", required=True)(function)
-    return option("-N SIZE,...", "Model sizes, with names for {model}: tiny=23712,mini=97600.", required=True)(function)
+    made = option("--corpus FOLDER", "What runs train on, a file or a folder a source; or toy: toy_a, ...")(made)
+    made = option("--command CALL", f"How a run is started, with {PLACEHOLDERS}.", "template")(made)
+    made = output("the plan (.jsonl)")(made)
+    made = option("--batch-tokens SIZE|SIZE,...", "Tokens of a step, for all runs or each size.")(made)
+    made = option("--learning-rate small|RATE,...", "Largest learning rate, for all runs or each size.")(made)
+    made = option("--seeds 0,1,...", "Seeds; every run is repeated with each.", default="0")(made)
+    made = option("-D SIZE,...", "Tokens.", required=True)(made)
+    return option("-N SIZE,...", "Model sizes, with names for {model}: tiny=23712,mini=97600.", required=True)(made)
 
 
 @command(
