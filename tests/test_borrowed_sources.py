@@ -155,10 +155,9 @@ def test_several_and_wrong_likenesses(known):
     for text in wrong:
         with pytest.raises(UsageError):
             like(known, text)
-    with pytest.raises(UsageError):
-        like(both, "oc=de")
-    with pytest.raises(UsageError):
-        like(both, "gsw=oc")
+    for text in ("oc=de", "gsw=oc"):
+        with pytest.raises(UsageError):
+            like(both, text)
     with pytest.raises(UsageError, match="law 'hellinger' has no coefficients"):
         like(sm.fit(log_of("learned-base")[2], "hellinger", **FAST), "oc=fr")
 

@@ -233,9 +233,7 @@ def without_warm_up(log: RunLog) -> RunLog:
 @pytest.mark.parametrize(
     ("pattern", "folds", "starts", "limits"),
     [
-        ("regmix_1m_train", 5, 2, {"learned-base": 0.0132}),
         ("mixlaws_5mix_*m", 5, 2, {"learned-base": 0.0070, "additive": 0.0097}),
-        ("mixlaws_redpajama_*m", 3, 1, {"learned-base": 0.0066}),
         ("dmsl_slimpajama_*m", 3, 1, {"learned-base": 0.0053}),
     ],
 )

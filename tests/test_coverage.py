@@ -122,13 +122,8 @@ def test_a_source_that_no_run_has_is_named(noisy):
     assert "zh" in told
 
 
-def _twelve(known: Coverage) -> Coverage:
-    """A coverage of twelve sources, none of which was ever seen."""
-    counts = np.zeros((4, 12), dtype=np.int64)
-    return replace(known, p_range=np.zeros((4, 12, 2)), mixtures=counts)
-
-
 def test_coverage_of_other_languages_is_refused(filtered):
+    twelve = replace(filtered.coverage, p_range=np.zeros((4, 12, 2)), mixtures=np.zeros((4, 12), dtype=np.int64))
     with pytest.raises(StoreError) as caught:
-        Fit.from_document(replace(filtered, coverage=_twelve(filtered.coverage)).to_document())
+        Fit.from_document(replace(filtered, coverage=twelve).to_document())
     assert caught.value.location.column

@@ -29,13 +29,8 @@ def truth_of(name: str) -> CoreLaw:
 
 def spread_out(law: CoreLaw, count: int, levels: Levels, seed: int) -> CoreLaw:
     """So many replicates of a law, each with a draw of its own."""
-    return drawn_exponents(replicated(law, count), levels, seed)
-
-
-def replicated(law: CoreLaw, count: int) -> CoreLaw:
-    """The same law `count` times over."""
-    return law.mapped(
-        lambda known, value: np.broadcast_to(value, (count, *value.shape)).copy() if known.fitted else value
+    return drawn_exponents(
+        law.mapped(lambda known, value: np.stack([value] * count) if known.fitted else value), levels, seed
     )
 
 
