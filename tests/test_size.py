@@ -17,20 +17,20 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 721,
-    "shapleymix/tables": 1_387,
+    "shapleymix/tables": 1_385,
     "shapleymix/game": 420,
     "shapleymix/laws": 1_383,
-    "shapleymix/fitting": 3_593,
+    "shapleymix/fitting": 3_555,
     "shapleymix/mixing": 2_534,
     "shapleymix/planning": 419,
     "adapters/shapleymix_io": 2_148,
     "adapters/shapleymix_irds": 4_240,
-    "adapters/shapleymix_sweep": 719,
-    "cli/shapleymix_cli": 1_719,
+    "adapters/shapleymix_sweep": 713,
+    "cli/shapleymix_cli": 1_716,
     "cli/shapleymix_view": 1_002,
-    "tests": 16_599,
+    "tests": 16_576,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_320, 130, 450  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_262, 130, 450  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 
