@@ -40,7 +40,7 @@ had not seen, after replicates and scatter (bench_coverage.py); a fifth of what 
 MIXED = 0.5
 """Share of the form's variance that tells mixtures apart: it goes with z, the rest with z_0.
 
-Of gains at 2.2 to 16 times the largest fitted size 90% intervals hold 94% with it, 79% without (bench_coverage.py).
+Of gains at 2.2 to 16 times the largest fitted size 90% intervals hold 94% (bench_coverage.py).
 """
 SMOOTH, REACH = 0.3, 0.2
 """Share of the scatter that near mixtures have in common, and the squared Hellinger distance of "near"."""
@@ -62,8 +62,8 @@ SAME = 1e-9
 JITTER = 1e-10
 TILTS = 10**6
 """The number of the stream of slopes: no row of a question has it."""
-LEAST_RATIO = 0.01
-"""Below it slopes do not grow."""
+LEAST_RATIO = 0.1
+"""Below it slopes do not grow: a field in square roots of ratios bends there, and a slope is meant for some tenths."""
 
 
 @dataclass(frozen=True)
