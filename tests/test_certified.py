@@ -51,7 +51,7 @@ def rivals(question, own: np.ndarray) -> np.ndarray:
     near = 0.97 * own + 0.03 * rng.dirichlet(np.ones(M), 150)
     traces = np.where(own > 0, own, 2e-6)[None] * np.exp(0.1 * rng.normal(size=(150, M)))
     corners = [question.within.minimise_linear(cost) for cost in rng.normal(size=(12, M))]
-    inner = rng.dirichlet(np.full(12, 0.3), 150) @ np.stack([corner[0] for corner in corners])
+    inner = rng.dirichlet(np.full(12, 0.3), 150) @ np.stack(corners)
     p = np.concatenate([*drawn, near, traces / traces.sum(axis=1, keepdims=True), inner, 0.9 * own + 0.1 * inner])
     return p[[question.within.violation(one) <= 1e-9 for one in p]]
 

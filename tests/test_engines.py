@@ -11,7 +11,6 @@ from known_fits import BOUNDS, KINDS, bounds_of, box, goal_of, pieces_of, second
 from shapleymix.errors import SolveError
 from shapleymix.laws.pieces import Pieces
 from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
-from shapleymix.mixing.barrier import minimise
 from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE
@@ -61,28 +60,19 @@ def test_many_languages_are_proved(law, M):
 
 
 @pytest.mark.parametrize("law", KINDS)
-@pytest.mark.parametrize("kl", [0.0, 0.1])
-def test_a_batch_is_its_members(law, kl):
-    rng = np.random.default_rng(3)
-    M, K, B = 6, 5, 7
-    pieces, w, anchor = pieces_of(law, M, K, rng, (B,)), rng.uniform(0.1, 1, (B, K)), rng.dirichlet(np.ones(M))
-    lower, upper = np.zeros((B, M)), np.minimum(1, rng.uniform(0.2, 0.8, (B, M)))
-    found = minimise(pieces, w, lower, upper, kl=kl, anchor=anchor)
-    for b in range(B):
-        goal = Goal(pieces.flat().take(b), w[b], box(lower[b], upper[b]), kl=kl, anchor=anchor)
-        assert prove(goal, found[b]).gap <= 1e-9
-        alone = minimise(pieces.flat().take(slice(b, b + 1)), w[b], lower[b], upper[b], kl=kl, anchor=anchor)
-        np.testing.assert_allclose(alone[0], found[b], atol=1e-7)
-
-
 @pytest.mark.parametrize("bounds", BOUNDS)
-def test_replicates_have_their_own_optima(bounds):
+@pytest.mark.parametrize(("worst", "kl"), [(False, False), (True, False), (False, True)])
+def test_replicates_have_the_optima_that_they_have_alone(law, bounds, worst, kl):
     rng = np.random.default_rng(2)
-    draws = pieces_of("based", 5, 4, rng, (6,))
-    goal = Goal(draws.take(0), np.full(4, 0.25), bounds_of(bounds, 5, rng))
-    found = solve_replicates(goal, draws, solve(goal).p)
+    draws = pieces_of(law, 6, 4, rng, (7,)).flat()
+    anchor, tilts = rng.dirichlet(np.ones(6)), 0.01 * rng.normal(size=(7, 6))
+    goal = Goal(draws.take(0), np.full(4, 0.25), bounds_of(bounds, 6, rng), worst, 0.1 * kl, anchor if kl else None)
+    found = solve_replicates(goal, draws, tilts)
+    assert len(found) == 7
     for b, p in enumerate(found):
-        assert prove(replace(goal, law=draws.take(b)), p).gap <= 1e-7
+        own = replace(goal, law=draws.take(b), tilt=tilts[b])
+        assert goal.within.violation(p) <= FEASIBLE
+        assert own.total(p) - solve(own).certificate.lower_bound <= 1e-8 * abs(own.total(p))
 
 
 def test_goals_of_several_budgets_are_solved_as_one_by_one():

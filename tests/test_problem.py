@@ -61,20 +61,25 @@ def test_affine_constraints_of_ones_own_are_rows(seed):
     ],
 )
 def test_constraints_may_be_written_in_any_unit(one, same, objective):
-    """Fault: one that was written in tokens was broken by rounding, and no mixture found."""
+    """Fault: one that was written in tokens was broken by rounding, and no mixture found.
+
+    Along a curved bound cuts tell a mixture less well than its objective.
+    """
     found, other = (mixture(KnownFit(B=0), constraints=[which], objective=objective) for which in (one, same))
-    np.testing.assert_allclose(found.p, other.p, atol=1e-5)
+    np.testing.assert_allclose(found.p, other.p, atol=1e-4)
     assert max(found.relative_gap, other.relative_gap) <= 1e-8
 
 
-def test_other_convex_constraints_are_cones():
-    found = mixture(constraints=[lambda p: cp.norm2(whole(p)) <= 0.52], compare_to=["en=1"])
+def test_other_convex_constraints_are_met_by_cuts_and_have_prices():
+    found = mixture(KnownFit(B=5), constraints=[lambda p: cp.norm2(whole(p)) <= 0.52], compare_to=["en=1"])
     assert {one.name: one.within_bounds for one in found.baselines} == {"uniform": True, "en=1": False}
     assert np.linalg.norm(found.p) <= 0.52 + 1e-7
     assert found.relative_gap <= 1e-8
+    price = next(one for one in found.binding if one.source == "constraint 1")
+    assert price.saves == pytest.approx(price.per_ratio * price.change, rel=0.2)
     cone = mixture(constraints=[lambda p: cp.SOC(cp.Constant(0.52), whole(p))], objective="worst")
     same = mixture(constraints=[lambda p: cp.sum_squares(whole(p)) <= 0.52**2], objective="worst")
-    np.testing.assert_allclose(cone.p, same.p, atol=1e-5)
+    np.testing.assert_allclose(cone.p, same.p, atol=1e-4)
     with pytest.raises(SolveError):
         mixture(constraints=[lambda p: cp.norm2(whole(p)) >= 0.9])
     for wrong in (lambda p: True, lambda p: p["no such source"] <= 0.5):

@@ -55,6 +55,31 @@ class Slopes(NamedTuple):
     bow: FloatArray | None = None
     crossed: tuple[tuple[int, int, FloatArray], ...] = ()
 
+    def gradient(self, w: FloatArray) -> FloatArray:
+        """Gradient (..., M) of the sum of losses, weighed by w (..., K)."""
+        found = weigh(self.inner, product(w, self.first))
+        return found if self.push is None else found + weigh(self.push, w)
+
+    def jacobian(self) -> FloatArray:
+        """d loss_j / d p_i -> (..., M, K)."""
+        found = product(self.inner, self.first[..., None, :])
+        return found if self.push is None else found + self.push
+
+    def hessian(self, w: FloatArray) -> FloatArray:
+        """Second derivatives (..., M, M) of the sum of losses, positive semidefinite in the domain."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            outer = (self.inner * product(w, self.second)[..., None, :]) @ np.swapaxes(self.inner, -1, -2)
+        each = np.arange(outer.shape[-1])
+        if self.bend is not None:
+            outer[..., each, each] += weigh(
+                self.bend, product(w, self.first)
+            )  # infinite at a ratio of 0, and there alone
+        if self.bow is not None:
+            outer[..., each, each] += weigh(self.bow, w)
+        for one, other, bend in self.crossed:
+            outer[..., [one, other], [other, one]] += np.sum(product(bend, product(w, self.first)), axis=-1)[..., None]
+        return outer
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -191,30 +216,15 @@ class Pieces:
 
     def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Gradient of `objective` -> (..., M); -inf where a source at zero is sorely needed."""
-        at = self.slopes(p)
-        found = weigh(at.inner, product(w, at.first))
-        return found if at.push is None else found + weigh(at.push, w)
-
-    def hessian(self, p: FloatArray, w: FloatArray) -> FloatArray:
-        """Hessian of `objective` -> (..., M, M), symmetric positive semidefinite in the domain."""
-        at = self.slopes(p)
-        with np.errstate(invalid="ignore", over="ignore"):
-            outer = (at.inner * product(w, at.second)[..., None, :]) @ np.swapaxes(at.inner, -1, -2)
-        if at.bend is not None:
-            diagonal = weigh(at.bend, product(w, at.first))
-            each = np.arange(diagonal.shape[-1])
-            outer[..., each, each] += diagonal  # infinite at a ratio of 0, and there alone
-        if at.bow is not None:
-            outer = outer + weigh(at.bow, w)[..., None] * np.eye(outer.shape[-1])
-        for one, other, bend in at.crossed:
-            outer[..., [one, other], [other, one]] += np.sum(product(bend, product(w, at.first)), axis=-1)[..., None]
-        return outer
+        return self.slopes(p).gradient(w)
 
     def jacobian(self, p: FloatArray) -> FloatArray:
         """d loss_j / d p_i -> (..., M, K)."""
-        at = self.slopes(p)
-        found = product(at.inner, at.first[..., None, :])
-        return found if at.push is None else found + at.push
+        return self.slopes(p).jacobian()
+
+    def hessian(self, p: FloatArray, w: FloatArray) -> FloatArray:
+        """Hessian of `objective` -> (..., M, M), symmetric positive semidefinite in the domain."""
+        return self.slopes(p).hessian(w)
 
     def slopes(self, p: FloatArray) -> Slopes:
         """Derivatives of the pieces at p (..., M); infinite where the law's slope is, as with s < 1 at ratio zero.

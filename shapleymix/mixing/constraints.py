@@ -1,4 +1,7 @@
-"""Constraints that a user writes with cvxpy: affine ones become rows of the bounds, others cones in each program.
+"""Constraints that a user writes with cvxpy: affine ones are rows of the bounds, others are met by cuts.
+
+A convex expression is nowhere below its tangents. So these, at one mixture after another that breaks a constraint, are
+rows that a solver takes (Kelley 1960), and their multipliers are its price.
 
 Axes: M sources.
 """
@@ -6,7 +9,7 @@ Axes: M sources.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,67 +21,74 @@ from shapleymix.records import FloatArray
 Constraint = Callable[[Mapping[str, Any]], object]
 """A function from the ratios by name, which are cvxpy expressions, to one cvxpy constraint or a list of them."""
 
-AROUND = 1e-4
+INSIDE = 1e-12
+"""A ratio below this is replaced by it where a tangent is made, since slopes at zero may be infinite."""
 
 
-class Cones:
-    """Convex constraints on a mixture p: `limits - of_p @ p - of_more @ y` lies in cones, for some y.
+@dataclass(frozen=True)
+class CurvedConstraints:
+    """Convex expressions of the ratios that must be at most `room`.
 
     Attributes
     ----------
-    of_p, of_more, limits : array (C, M), (C, Y) and (C,)
-        The rows, in the order of the cones.
-    kinds : list
-        The cones, as Clarabel names them.
+    variable : cvxpy.Variable
+        The ratios.
+    names : tuple of str
+        What to call each.
+    expressions : tuple of cvxpy.Expression
+        Each in units of ratio, and of any shape.
+    room : tuple of float
+        What each may be at most.
     """
 
-    def __init__(self, p: Any, constraints: Sequence[Any]) -> None:
-        import cvxpy as cp
-        from cvxpy.error import DCPError, SolverError
-        from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import dims_to_solver_cones
-
-        self._p, self._constraints = p, constraints
-        try:
-            data = cp.Problem(cp.Minimize(0), list(constraints)).get_problem_data(cp.CLARABEL)[0]
-        except (DCPError, SolverError) as error:
-            raise SolveError(f"a constraint is not convex: {str(error).splitlines()[0]}") from error
-        matrix, first = data["A"].toarray(), data["param_prob"].var_id_to_col[p.id]
-        own = np.arange(first, first + p.size)
-        self.of_p, self.of_more = matrix[:, own], np.delete(matrix, own, axis=1)
-        self.limits, self.kinds = data["b"], dims_to_solver_cones(data["dims"])
+    variable: Any
+    names: tuple[str, ...]
+    expressions: tuple[Any, ...]
+    room: tuple[float, ...]
 
     def violation(self, p: FloatArray) -> float:
-        """By how much a mixture (M,) breaks the worst of them."""
-        self._p.value = np.maximum(p, 0.0)
-        return max(float(np.max(one.violation())) for one in self._constraints)
+        """By how much a mixture (M,) breaks the worst of them; infinite where one has no value."""
+        self.variable.value = np.maximum(p, 0.0)
+        over = [np.max(one.value) - room for one, room in zip(self.expressions, self.room, strict=True)]
+        return max(float(np.nan_to_num(np.max(over), nan=np.inf)), 0.0)
 
-    def tangents(self, bounds: Polytope, p: FloatArray) -> Polytope:
-        """The bounds with tangents as rows, at a mixture (M,) and a little on the way from it to each source.
+    def cuts(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Of each the tangent at a mixture (M,) of the part that is broken most: rows (C, M) and their limits (C,).
 
-        Mixtures within the constraints are within them. Those around it tell of a kink, and make up for what a cone
-        solver leaves open of the mixture.
+        Raises
+        ------
+        SolveError
+            If one has no slope there.
         """
-        for at in (p, *((1 - AROUND) * p + AROUND * np.eye(len(p)))):
-            for one in self._constraints:
-                bounds = _with_tangents(bounds, one, self._p, at, "constraint")
-        # What breaks a constraint by rounding does not contradict a bound.
-        return replace(bounds, row_high=np.maximum(bounds.row_high, bounds.rows @ p))
+        found, inside = [], np.maximum(p, INSIDE)
+        for name, one, room in zip(self.names, self.expressions, self.room, strict=True):
+            if (tangents := _tangents(one, self.variable, inside)) is None:
+                raise SolveError(f"{name} has no slope at some mixture", hint="write it with smooth functions")
+            worst = int(np.argmax(tangents[0] @ inside - tangents[1]))
+            found.append((tangents[0][worst], tangents[1][worst] + room))
+        rows, limits = zip(*found, strict=True)
+        return np.stack(rows), np.array(limits)
+
+    def relaxed(self, name: str, by: float) -> CurvedConstraints:
+        """The same with more room in those of a name."""
+        return replace(
+            self, room=tuple(one + by * (name == own) for own, one in zip(self.names, self.room, strict=True))
+        )
 
 
-def rows_and_cones(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope, Cones | None]:
+def rows_and_curves(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope, CurvedConstraints | None]:
     """The bounds with every affine constraint of the user's own as rows, and the others.
 
     Raises
     ------
     SolveError
-        If one is not convex. UsageError if a function returns no constraint.
+        If one is not convex. UsageError if a function returns no constraint, or one that is not of the ratios alone.
     """
     if not functions:
         return bounds, None
     import cvxpy as cp
 
-    origin, further = np.zeros(len(bounds.sources)), []
-    p = cp.Variable(len(origin))
+    p, further = cp.Variable(len(bounds.sources)), []
     ratios = {name: p[i] for i, name in enumerate(bounds.sources)}
     for number, write in enumerate(functions, 1):
         try:
@@ -87,38 +97,44 @@ def rows_and_cones(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[P
             hint = did_you_mean(str(error.args[0]), bounds.sources)
             raise UsageError(f"a function of constraints asks for the ratio of {error.args[0]!r}", hint=hint) from error
         for one in made if isinstance(made, (list, tuple)) else [made]:
-            if not isinstance(one, cp.Constraint):
-                hint = f"return one constraint or a list, such as p[{bounds.sources[0]!r}] <= 0.5"
-                raise UsageError(f"a function of constraints returned {described(made)}", hint=hint)
-            known = _in_ratios(one, p) if _is_comparison(one) else one
-            if _is_comparison(known) and known.expr.is_affine():
-                bounds = _with_tangents(bounds, known, p, origin, f"constraint {number}")
-            else:
-                further.append(known)
-    return bounds, Cones(p, further) if further else None
+            expression, equal = _compared(one, p, bounds.sources[0])
+            name = f"constraint {number}"
+            if not expression.is_affine():
+                further.append((name, expression))
+                continue
+            rows, limits = _tangents(expression, p, np.zeros(p.size)) or ((), ())
+            for weights, limit in zip(rows, limits, strict=True):
+                bounds = bounds.with_row(name, weights, limit if equal else -np.inf, limit)
+    names, expressions = zip(*further, strict=True) if further else ((), ())
+    return bounds, CurvedConstraints(p, names, expressions, (0.0,) * len(names)) if further else None
 
 
-def _is_comparison(constraint: Any) -> bool:
-    """Whether it is one of `<=`, `>=` or `==`, which have an expression that is at most, or is, zero."""
-    return type(constraint).__name__ in ("Inequality", "Equality")
+def _compared(constraint: Any, p: Any, example: str) -> tuple[Any, bool]:
+    """The expression that a comparison wants at most zero, or at zero, in units of ratio: its largest slope at the even
+    mixture is 1."""
+    import cvxpy as cp
 
-
-def _in_ratios(comparison: Any, p: Any) -> Any:
-    """The same in units of ratio, whatever those that it is written in: its largest slope at the even mixture is 1."""
+    kind = type(constraint).__name__
+    if kind == "SOC":
+        constraint, kind = cp.norm(constraint.args[1]) <= constraint.args[0], "Inequality"
+    if kind not in ("Inequality", "Equality") or any(one.id != p.id for one in constraint.variables()):
+        hint = f"return one comparison of the ratios or a list of them, such as p[{example!r}] <= 0.5"
+        raise UsageError(f"a function of constraints returned {described(constraint)}", hint=hint)
+    if not constraint.is_dcp():
+        raise SolveError(
+            f"a constraint is not convex: {constraint}", hint="write it by cvxpy's rules (dcp.stanford.edu)"
+        )
     p.value = np.full(p.size, 1 / p.size)
-    slopes = comparison.expr.grad.get(p)
+    slopes = constraint.expr.grad.get(p)
     unit = 0.0 if slopes is None else float(abs(slopes).max())
-    expression = comparison.expr / (unit if unit > 0 else 1.0)
-    return expression == 0 if type(comparison).__name__ == "Equality" else expression <= 0
+    return constraint.expr / (unit if unit > 0 else 1.0), kind == "Equality"
 
 
-def _with_tangents(bounds: Polytope, constraint: Any, p: Any, at: FloatArray, name: str) -> Polytope:
-    """The bounds with the tangents of a comparison at a mixture (M,) as rows; without where there are none."""
+def _tangents(expression: Any, p: Any, at: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Rows (C, M) and limits (C,) of the tangents of an expression's parts at a mixture (M,); None without slopes."""
     p.value = at
-    slopes = constraint.expr.grad.get(p) if _is_comparison(constraint) else None
+    slopes = expression.grad.get(p)
     if slopes is None:
-        return bounds
-    rows, equal = slopes.T.toarray(), type(constraint).__name__ == "Equality"
-    for weights, limit in zip(rows, rows @ at - np.ravel(constraint.expr.value, order="F"), strict=True):
-        bounds = bounds.with_row(name, weights, limit if equal else -np.inf, limit)
-    return bounds
+        return None
+    rows = slopes.T.toarray()
+    return rows, rows @ at - np.ravel(expression.value, order="F")

@@ -16,8 +16,8 @@ from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.fitting.surface import Surface, as_surface
 from shapleymix.laws.pieces import Pieces, product
-from shapleymix.mixing.constraints import Cones
-from shapleymix.mixing.polytope import Polytope, Tangents, divergence, divergence_gradient
+from shapleymix.mixing.constraints import CurvedConstraints
+from shapleymix.mixing.polytope import Polytope, divergence, divergence_gradient
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, column_of, own_data, paths_of, read_languages
 from shapleymix.tables.words import amounts, parse_number, parse_positive
@@ -153,7 +153,7 @@ class Goal:
         Whether the largest weighted loss is minimised.
     kl, anchor : float and array (M,), optional
         Weight of the penalty, in the unit of the objective, and its mixture.
-    cones : Cones, optional
+    curved : CurvedConstraints, optional
         Constraints of the user's own that are no rows of the bounds.
     tilt : array (M,), optional
         Slopes of a linear term: by how much a replicate's losses lean otherwise than its law.
@@ -165,7 +165,7 @@ class Goal:
     worst: bool = False
     kl: float = 0.0
     anchor: FloatArray | None = None
-    cones: Cones | None = None
+    curved: CurvedConstraints | None = None
     tilt: FloatArray | None = None
 
     @property
@@ -173,11 +173,6 @@ class Goal:
         """The convex pieces of the law."""
         assert isinstance(self.law, Pieces)
         return self.law
-
-    @property
-    def is_boxed(self) -> bool:
-        """Whether the batched engine solves it: bounds on single ratios, a smooth objective."""
-        return self.within.is_box and not self.worst and self.cones is None
 
     @property
     def is_convex(self) -> bool:
@@ -213,7 +208,7 @@ class Goal:
 
     def violation(self, p: FloatArray) -> float:
         """By how much a mixture (M,) is outside of the bounds and of the user's own constraints; 0 within."""
-        return max(self.within.violation(p), 0.0 if self.cones is None else self.cones.violation(p))
+        return max(self.within.violation(p), 0.0 if self.curved is None else self.curved.violation(p))
 
     def active(self, p: FloatArray) -> FloatArray:
         """Weights (K,) at a mixture: all for the mean, for the worst case that of the largest weighted loss alone."""
@@ -221,22 +216,6 @@ class Goal:
             return self.w
         top = product(self.w, self.law.losses(p)).argmax()
         return np.where(np.arange(len(self.w)) == top, self.w, 0.0)
-
-    def linearised(self, points: Sequence[FloatArray]) -> tuple[FloatArray, Tangents]:
-        """The slope (M,) at the first mixture of all but the worst case, and tangents of that at all the mixtures.
-
-        Both are flat in ratios that cannot move, and where a slope is infinite.
-        """
-        counted, movable, each = self.w > 0, self.within.movable, []
-        for p in points:
-            slopes = (self.pieces.jacobian(p)[:, counted] * self.w[counted]).T
-            slopes = np.where(movable & np.isfinite(slopes), slopes, 0.0)
-            each.append(Tangents(slopes, slopes @ p - self.w[counted] * self.law.losses(p)[counted]))
-        slope = self.penalty_gradient(points[0])
-        slope = np.where(movable & np.isfinite(slope), slope, 0.0)
-        if not self.worst:
-            return slope + each[0].slopes.sum(axis=0), Tangents(np.zeros((0, len(slope))), np.zeros(0))
-        return slope, Tangents(*map(np.concatenate, zip(*each, strict=True)))
 
     def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Gradient (M,) of the weighted sum of losses and of the penalty; -inf where a slope at ratio zero is."""

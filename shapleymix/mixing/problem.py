@@ -26,9 +26,10 @@ from shapleymix.fitting.surface import Gain, Score, Surface, as_surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, EpochsSpec, GroupSpec, NamesSpec, TokensSpec, polytope_of
-from shapleymix.mixing.constraints import Constraint, rows_and_cones
+from shapleymix.mixing.constraints import Constraint, rows_and_curves
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, Goal, Weights, WeightSpec, weights_of
+from shapleymix.mixing.infeasibility import checked, explain
 from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, TOKENS, UNSEEN, Polytope
 from shapleymix.mixing.reporting import candidates_of, reported, tokens_of
 from shapleymix.mixing.solving import solve_all
@@ -80,7 +81,7 @@ class Problem:
 
     @classmethod
     def written(cls, fit: Any, N: float, D: float, asked: dict[str, Any]) -> Self:
-        """The question that keywords make, once they are `checked`.
+        """The question that keywords make, once they are `parsed`.
 
         Raises
         ------
@@ -88,7 +89,7 @@ class Problem:
             As `problem`.
         """
         bounds, anchor = _bounds(fit, D, asked)
-        bounds, cones = rows_and_cones(bounds, asked["constraints"])
+        bounds, curved = rows_and_curves(bounds, asked["constraints"])
         surface = as_surface(fit, N, D, available=bounds.supply.available, score=asked["downstream"])
         if surface.score is None:
             parents = getattr(fit, "parents", {})
@@ -96,7 +97,7 @@ class Problem:
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked["objective"], surface.unit.name)
         within, law, told = _held(fit, surface, bounds, w > 0, asked["allow_unseen"])
-        goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, cones)
+        goal = Goal(law, w, within, asked["objective"] == WORST, float(asked["kl"]), anchor, curved)
         held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
         if held:
             told.append(f"no fitted run saw {', '.join(held)}: kept at ratio 0, because the effect is unknown")
@@ -324,7 +325,7 @@ def problem(
         If a name is unknown or an option out of range.
     """
     asked = {name: value for name, value in locals().items() if name not in ("fit", "N", "D")}
-    return Problem.written(fit_of(fit), parse_budget(N, "N"), parse_budget(D, "D"), checked(asked))
+    return Problem.written(fit_of(fit), parse_budget(N, "N"), parse_budget(D, "D"), parsed(asked))
 
 
 @dataclass(frozen=True)
@@ -338,7 +339,7 @@ class _Searched:
         return np.where(np.isfinite(found), found, np.inf).reshape(*p.shape[:-1], -1)
 
 
-def checked(asked: dict[str, Any]) -> dict[str, Any]:
+def parsed(asked: dict[str, Any]) -> dict[str, Any]:
     """The keywords, with the tables and tasks that files hold.
 
     Raises
@@ -393,7 +394,7 @@ def _held(
     fit: Any, surface: Surface, bounds: Polytope, counted: BoolArray, free: bool
 ) -> tuple[Polytope, Pieces | _Searched, list[str]]:
     """The bounds with what they and the fit's regimes leave no room for held, the law within them, and notices."""
-    within = bounds.checked()
+    within = checked(bounds)
     scarce = within.is_none & (bounds.upper > 0) & (np.array(within.cap_origin) == TOKENS)
     names = [name for name, none in zip(within.sources, scarce.tolist(), strict=True) if none]
     within, known = (within, []) if free else _at_the_runs(fit, within)
@@ -411,7 +412,7 @@ def _at_the_runs(fit: Any, within: Polytope) -> tuple[Polytope, list[str]]:
     for place in np.flatnonzero((low > TIED) & (high - low <= TIED) & within.movable).tolist():
         here, ratio = np.arange(len(low)) == place, (low[place] + high[place]) / 2
         found = replace(within, lower=np.where(here, ratio, within.lower), upper=np.where(here, ratio, within.upper))
-        if within.lower[place] <= ratio <= within.upper[place] and found.explain() is None:
+        if within.lower[place] <= ratio <= within.upper[place] and explain(found) is None:
             within, kept = found, [*kept, f"{within.sources[place]} {ratio:.3g}"]
     text = f"every run has one ratio of {', '.join(kept)}: kept there, because what others would do is unknown"
     return within, [text] * bool(kept)
@@ -427,18 +428,20 @@ def _above_the_edge(fit: Any, surface: Surface, within: Polytope, counted: BoolA
     edge = _edges(fit, surface, counted)
     for place in np.flatnonzero(edge).tolist():
         most = within.minimise_linear(-np.eye(len(edge))[place])
-        if most is None or most[0][place] < TRACE:
+        if most is None or most[place] < TRACE:
             within = within.held_at_zero(np.arange(len(edge)) == place, REGIME)
             edge[place] = 0.0
     share, wanted = 1.0, within.with_floors(edge, REGIME)
-    while share > LEAST_SHARE and wanted.explain() is not None:
+    while share > LEAST_SHARE and explain(wanted) is not None:
         share /= 2
         wanted = within.with_floors(share * edge, REGIME)
     raised = np.flatnonzero(wanted.lower > within.lower).tolist()
-    if not raised or wanted.explain() is not None:
+    if not raised or explain(wanted) is not None:
         return within, []
     named = ", ".join(f"{within.sources[i]} {wanted.lower[i]:.3g}" for i in raised)
-    return wanted, [f"the runs do not tell the losses far below the smallest ratios that they had: floors are {named}"]
+    return wanted.presolved(), [
+        f"the runs do not tell the losses far below the smallest ratios that they had: floors are {named}"
+    ]
 
 
 def _edges(fit: Any, surface: Surface, counted: BoolArray) -> FloatArray:

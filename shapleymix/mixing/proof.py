@@ -2,20 +2,21 @@
 
 For a convex objective J and any point b, J(s) >= J(b) + grad J(b) . (s - b). The least value of the right side over
 the bounds is below the optimum (ShapleyLaw paper, "Convexity and optimality conditions", gives the gradient). Bounds on
-single ratios are met by a sort. Rows, balls and the worst case get multipliers from a linear program, and the bound is
-then computed from these by weak duality, so that it holds whatever the program's tolerance. A mixture that breaks a
-bound has no proof: its gap is infinite.
+single ratios are met by a sort. Rows, balls and the worst case take an engine's multipliers, and the bound is computed
+from these by weak duality, so that it holds whatever they are. A mixture that breaks a bound has no proof: its gap is
+infinite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.polytope import FEASIBLE, Duals, linear_minimiser
+from shapleymix.mixing.polytope import FEASIBLE, linear_minimiser
 from shapleymix.records import FloatArray, Record
 
 AT_BOUND = 1e-9
@@ -47,6 +48,15 @@ class Certificate(Record):
     price: float
 
 
+class Multipliers(NamedTuple):
+    """Of rows (G,), above 0 at a floor and below at a cap; the weights (K,) of a mean loss that is nowhere above what
+    is minimised; and of a ball, as `Ball.tangent` takes them."""
+
+    rows: FloatArray
+    w: FloatArray
+    ball: FloatArray
+
+
 @dataclass(frozen=True)
 class Proof:
     """A mixture and all that is proved of it.
@@ -62,6 +72,8 @@ class Proof:
         does not bind.
     rows : array (G,)
         The same of the rows: above 0 at a floor, below 0 at a cap.
+    curved : dict of str to float
+        The same of constraints of the user's own that are no rows, by their names.
     """
 
     p: FloatArray
@@ -69,6 +81,7 @@ class Proof:
     caps: FloatArray
     floors: FloatArray
     rows: FloatArray
+    curved: dict[str, float] = field(default_factory=dict)
 
     @property
     def gap(self) -> float:
@@ -76,8 +89,10 @@ class Proof:
         return self.certificate.relative_gap
 
 
-def prove(goal: Goal, p: FloatArray) -> Proof:
+def prove(goal: Goal, p: FloatArray, by: Multipliers | None = None) -> Proof:
     """The tightest proof of p (M,) by tangents at it or, where a slope is infinite, next to it.
+
+    Without multipliers, those of bounds on single ratios alone.
 
     Raises
     ------
@@ -85,18 +100,16 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
         If the gap of a mixture within its bounds is negative by more than rounding.
     """
     total, bounds = goal.total(p), goal.within
-    within = bool(np.isfinite(total)) and bounds.violation(p) <= FEASIBLE
-    if goal.cones is not None:
-        goal = replace(goal, within=goal.cones.tangents(bounds, p))
+    within = bool(np.isfinite(total)) and goal.violation(p) <= FEASIBLE
+    by = by or Multipliers(np.zeros(len(bounds.rows)), goal.active(p), np.zeros(0))
     best = None
-    tangents = ((base, w, duals) for base in _bases(goal, p) for w, duals in _multipliers(goal, base))
-    for base, w, duals in tangents:
-        found = _bound(goal, base, w, duals)
+    for base in _bases(goal, p):
+        found = _bound(goal, base, by)
         best = found if best is None or found[0] > best[0] else best
         if total - best[0] <= TIGHT * abs(total):
             break
     assert best is not None
-    bound, price, tilt, duals = best
+    bound, price, tilt = best
     gap = total - bound if within else np.inf
     if gap < -FEASIBLE * (float(np.abs(tilt).sum()) + abs(total)):
         raise ProofError(
@@ -111,7 +124,7 @@ def prove(goal: Goal, p: FloatArray) -> Proof:
         certificate=Certificate(total, gap, gap / max(abs(total), 1e-300), total - gap, price),
         caps=np.where(p >= bounds.upper - AT_BOUND, np.maximum(pull, 0.0), 0.0),
         floors=np.where(p <= bounds.lower + AT_BOUND, np.maximum(-pull, 0.0), 0.0),
-        rows=duals.rows[: len(bounds.rows)],
+        rows=by.rows,
     )
 
 
@@ -135,35 +148,18 @@ def _bases(goal: Goal, p: FloatArray) -> Iterator[FloatArray]:
     yield np.where(movable & (p < TANGENT_OFFSETS[-1]), TANGENT_OFFSETS[-1], p)
 
 
-def _multipliers(goal: Goal, base: FloatArray) -> Iterator[tuple[FloatArray, Duals]]:
-    """Weights of the mean objective that bounds the goal's, and multipliers; the likeliest first."""
-    bounds, counted = goal.within, goal.w > 0
-    cost, tangents = goal.linearised([base])
-    sizes = np.abs(np.concatenate([cost[None], tangents.slopes]))
-    units = {float(np.median(sizes[sizes > 0])), float(sizes.max())} if sizes.any() else {1.0}
-    for unit in () if bounds.is_box and not goal.worst else units:
-        found = bounds.minimise_linear(cost / unit, base, tangents.over(unit, base))
-        if found is None:
-            continue
-        duals, w = found[1], goal.w
-        if goal.worst:
-            w = np.zeros_like(goal.w)
-            w[counted] = goal.w[counted] * duals.targets / max(float(duals.targets.sum()), 1e-300)
-        if w.any():
-            yield w, Duals(duals.rows * unit, duals.ball * unit, duals.limit * unit, duals.targets)
-    yield goal.active(base), Duals(np.zeros(len(bounds.rows)), np.zeros_like(base), 0.0, np.zeros(0))
-
-
-def _bound(goal: Goal, base: FloatArray, w: FloatArray, duals: Duals) -> tuple[float, float, FloatArray, Duals]:
+def _bound(goal: Goal, base: FloatArray, by: Multipliers) -> tuple[float, float, FloatArray]:
     """Lower bound by weak duality, whatever the multipliers; the price at the margin, the tilted slopes (M,)."""
     bounds = goal.within
-    movable = bounds.movable
-    gradient = np.where(movable, goal.gradient(base, w), 0.0)
-    tilt = gradient - duals.rows @ bounds.rows + duals.ball
+    row, limit = (
+        (np.zeros(len(base)), 0.0) if bounds.ball is None or not len(by.ball) else bounds.ball.tangent(by.ball, base)
+    )
+    gradient = np.where(bounds.movable, goal.gradient(base, by.w), 0.0)
+    tilt = gradient - by.rows @ bounds.rows + row
     s, price = linear_minimiser(tilt, bounds.lower, bounds.upper)
     with np.errstate(invalid="ignore"):
         linear = float(np.sum(np.where(s == 0, 0.0, tilt * s)) - np.sum(np.where(base == 0, 0.0, gradient * base)))
-    limits = np.where(duals.rows > 0, bounds.row_low, bounds.row_high)
-    sides = float(np.sum(np.where(duals.rows == 0, 0.0, duals.rows * np.where(duals.rows == 0, 0.0, limits))))
-    bound = float(goal.pieces.objective(base, w)) + goal.penalty(base) + linear + sides - duals.limit
-    return (bound if np.isfinite(bound) else -np.inf), float(price), tilt, duals
+    limits = np.where(by.rows > 0, bounds.row_low, bounds.row_high)
+    sides = float(np.sum(np.where(by.rows == 0, 0.0, by.rows * np.where(by.rows == 0, 0.0, limits))))
+    bound = float(goal.pieces.objective(base, by.w)) + goal.penalty(base) + linear + sides - limit
+    return (bound if np.isfinite(bound) else -np.inf), float(price), tilt

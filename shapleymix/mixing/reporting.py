@@ -144,6 +144,9 @@ def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
         for i in np.flatnonzero(slopes > least).tolist():
             bound, unit = float(getattr(bounds, field)[i]), "tokens" if origins[i] == TOKENS else "ratio"
             yield Price(names[i], side, bound, origins[i], float(slopes[i]), 0.0, unit), field, i
+    for name, slope in proof.curved.items():
+        if slope > least:
+            yield Price(name, "cap", 0.0, GIVEN, slope, 0.0, "ratio"), "curved", 0
     if (ball := bounds.ball) is not None and ball.distance(proof.p) >= ball.radius - AT_BOUND:
         unit = "ratio" if ball.kind == "l1" else "nats"
         yield Price("distance", "cap", ball.radius, GIVEN, np.nan, 0.0, unit), "ball", 0
@@ -156,6 +159,8 @@ def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Proble
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
+    if one.goal.curved is not None and field == "curved":
+        return replace(one, goal=replace(one.goal, curved=one.goal.curved.relaxed(price.source, STEP))), STEP
     if bounds.ball is not None and field == "ball":
         return one.with_bounds(replace(bounds, ball=replace(bounds.ball, radius=bounds.ball.radius + STEP))), STEP
     ends = {"upper": 1.0, "lower": LEAST_NONZERO, "row_high": np.inf, "row_low": -np.inf}
@@ -187,7 +192,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
     losses_low, losses_high = np.where(np.isnan(losses), np.nan, surface.interval(p[None], one.level)[:, 0])
     low, high = one.objective_interval(p)
     draws = one.draws if isinstance(goal.law, Pieces) else None
-    optima = np.zeros((0, len(p))) if draws is None else solve_replicates(goal, draws, p, _tilts(one, p, draws))
+    optima = np.zeros((0, len(p))) if draws is None else solve_replicates(goal, draws, _tilts(one, p, draws))
     count, ends = len(optima), [0.5 - one.level / 2, 0.5 + one.level / 2]
     spread = np.quantile(optima, ends, axis=0, method="nearest") if count else np.full((2, len(p)), np.nan)
     told, notices = _told(one, proof)

@@ -1,4 +1,4 @@
-"""Goals in, proved answers out: which engine takes a goal, and a search where a law is not convex.
+"""Goals in, proved answers out: what the engine is given, and a search where a law is not convex.
 
 Axes: S goals, B replicates, R mixtures, M sources, K targets.
 """
@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import numpy as np
-from scipy.optimize import LinearConstraint, minimize
+from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.barrier import minimise
+from shapleymix.mixing.engine import TOLERANCE, Optima, Program, minimise
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
-from shapleymix.mixing.proof import Proof, prove, unproved
-from shapleymix.mixing.quadratic_programs import descended
+from shapleymix.mixing.proof import Multipliers, Proof, prove, unproved
 from shapleymix.random_streams import RandomStream
 from shapleymix.records import FloatArray
 
@@ -34,7 +33,7 @@ def search(goal: Goal, seed: int) -> FloatArray:
     UsageError
         If there are constraints of the user's own that are not affine.
     """
-    if goal.cones is not None:
+    if goal.curved is not None:
         raise UsageError("a law without convexity takes no cvxpy constraints that are not affine")
     rng, bounds = np.random.default_rng([seed, RandomStream.SEARCH]), goal.within
     vertices = corners(bounds, rng, CORNERS)
@@ -49,8 +48,7 @@ def search(goal: Goal, seed: int) -> FloatArray:
         share = SHRINK ** (round_ + 1)
         near = (1 - share) * best[rng.integers(len(best), size=POOL)] + share * _mixed(rng, vertices)
         best = ranked(np.concatenate([best, near]))
-    lower = [descended(goal, p)[0][0] if isinstance(goal.law, Pieces) else _refined(goal, p) for p in best]
-    return min([*best, *lower], key=goal.total)
+    return min([*best, *(_refined(goal, p) for p in best)], key=goal.total)
 
 
 def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArray:
@@ -66,9 +64,9 @@ def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArra
     if bounds.is_box:
         return linear_minimiser(costs, bounds.lower, bounds.upper)[0]
     found = [bounds.minimise_linear(cost) for cost in costs]
-    vertices = np.array([one[0] for one in found if one is not None]).reshape(-1, M)
+    vertices = np.array([one for one in found if one is not None]).reshape(-1, M)
     if not len(vertices):
-        raise bounds.explain() or InfeasibleError("no mixture meets the bounds", hint="widen them")
+        raise InfeasibleError("no mixture meets the bounds", hint="widen them")
     return vertices
 
 
@@ -85,6 +83,9 @@ def _refined(goal: Goal, start: FloatArray) -> FloatArray:
         low, high = bounds.row_low[kind], bounds.row_high[kind]
         sides.append(LinearConstraint(bounds.rows[kind], low, high))  # pyright: ignore[reportArgumentType]
 
+    if bounds.ball is not None:
+        sides.append(NonlinearConstraint(bounds.ball.distance, -np.inf, bounds.ball.radius))
+
     def total(p: FloatArray) -> float:
         inside = np.clip(p, bounds.lower, bounds.upper)
         return goal.total(inside / inside.sum())
@@ -96,14 +97,16 @@ def _refined(goal: Goal, start: FloatArray) -> FloatArray:
     return p if bounds.violation(p) <= FEASIBLE else start
 
 
-ENOUGH = 1e-11
 SNAPS = (1e-9, 1e-12)
 """Ratios so near to a bound are moved onto it where that costs nothing: a ratio of 1e-15 is meant to be 0."""
 COST_OF_SNAP = 1e-11
-OWN = 1e-6
-"""By how much a mixture may break constraints of the user's own: what a cone solver leaves open."""
+ENOUGH = 1e-11
+SOLVED = 1e-6
+"""A gap beyond which a search has failed, relative to what the mixture can change of the objective."""
 OF_REPLICATES = 1e-10
 """Where the search for a replicate's optimum ends: what is left is far below the spread of the replicates."""
+CUTS, MET, LOOSELY = 200, 1e-11, 1e-6
+"""Rounds of tangents for a user's own constraints, and by how much ratios, or replicates', may break these at last."""
 
 
 def solve(goal: Goal, seed: int = 0) -> Proof:
@@ -112,37 +115,79 @@ def solve(goal: Goal, seed: int = 0) -> Proof:
 
 
 def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[Proof]:
-    """The optima of several goals of one kind, those for the batched engine in one batch.
+    """The optima of several goals of one kind, in one batch where their bounds are on single ratios alone.
 
     Raises
     ------
     SolveError
-        If no engine finds a mixture within the bounds.
+        If there is no mixture within the bounds with a finite loss.
     """
     if not all(goal.is_convex for goal in goals):
         return [unproved(goal, _snapped(goal, search(goal, seed))) for goal in goals]
-    if all(goal.is_boxed for goal in goals):
-        return [_best(goal, [p]) for goal, p in zip(goals, _batch(goals), strict=True)]
-    return [_apart(goal) for goal in goals]
+    first = goals[0]
+    alike = all(goal.within.is_box and goal.worst == first.worst and goal.curved is None for goal in goals)
+    if not alike or any(goal.pieces.curves is not None for goal in goals):
+        return [_proved(goal, *_met(goal, goal.pieces)) for goal in goals]
+    found = minimise(_program(goals, stacked([goal.pieces for goal in goals])))
+    return [_proved(goal, goal, found, place) for place, goal in enumerate(goals)]
 
 
-def solve_replicates(goal: Goal, draws: Pieces, start: FloatArray, tilts: FloatArray | None = None) -> FloatArray:
-    """Optima (B, M) under each replicate of the law, without proofs; without those whose search does not end.
+def solve_replicates(goal: Goal, draws: Pieces, tilts: FloatArray | None = None) -> FloatArray:
+    """Optima (B, M) under each replicate of the law, without proofs; without those whose search fails.
 
-    `tilts` (B, M) say by how much losses lean otherwise than the law of each.
-
-    The batched engine's cost grows as B M^2 (M + K) for each of some six steps; elsewhere quadratic programs
-    lead down from `start` (M,), the optimum of the law.
+    `tilts` (B, M) say by how much losses lean otherwise than the law of each. The cost grows as B M^2 (M + K) for each
+    of some ten iterations.
     """
-    flat = draws.flat()
-    if goal.is_boxed:
-        within, count = goal.within, len(flat.floor)
-        lower, upper, w = (np.broadcast_to(side, (count, len(side))) for side in (within.lower, within.upper, goal.w))
-        return minimise(flat, w, lower, upper, kl=goal.kl, anchor=goal.anchor, tilt=tilts, tolerance=OF_REPLICATES)
-    leaning = [None] * len(flat.floor) if tilts is None else tilts
-    members = [replace(goal, law=flat.take(member), tilt=tilt) for member, tilt in enumerate(leaning)]
-    found = [descended(one, start) for one in members]
-    return np.array([points[0] for points, ended in found if ended]).reshape(-1, len(start))
+    found = _met(goal, draws.flat(), tilts, OF_REPLICATES, LOOSELY)[1]
+    return found.p[found.gap <= SOLVED]
+
+
+def _met(
+    goal: Goal, pieces: Pieces, tilts: FloatArray | None = None, tolerance: float = TOLERANCE, met: float = MET
+) -> tuple[Goal, Optima]:
+    """The goal with tangents that its optima need to meet the user's own constraints, and these optima.
+
+    Raises
+    ------
+    InfeasibleError
+        If no mixture meets the constraints.
+    """
+    program, curved = _program([goal], pieces, tilts), goal.curved
+    found = minimise(program, tolerance)
+    for _ in range(CUTS if curved is not None else 0):
+        assert curved is not None
+        outside = np.array([curved.violation(p) > met for p in found.p])
+        if not outside.any():
+            break
+        count, M = len(curved.names), len(found.p[0])
+        idle = np.zeros((count, M)), np.ones(count)
+        rows, limits = zip(
+            *(curved.cuts(p) if out else idle for p, out in zip(found.p, outside, strict=True)), strict=True
+        )
+        program = program._replace(
+            rows=_joined(program.rows, np.stack(rows)), limits=_joined(program.limits, np.stack(limits))
+        )
+        changed = minimise(program.take(outside), tolerance)
+        if not (changed.gap <= SOLVED).any() and _with_rows(goal, program).within.minimise_linear(np.zeros(M)) is None:
+            raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
+        found.p[outside], found.gap[outside] = changed.p, changed.gap
+        found = changed if outside.all() else found
+    return goal if curved is None else _with_rows(goal, program), found
+
+
+def _joined(old: FloatArray, new: FloatArray) -> FloatArray:
+    """Rows or limits of all members, with more of each."""
+    return np.concatenate([np.broadcast_to(old, (len(new), *old.shape[1:])), new], axis=1)
+
+
+def _with_rows(goal: Goal, program: Program) -> Goal:
+    """The goal with the tangents of the first member as rows, named as their constraints are."""
+    assert goal.curved is not None
+    count, within = len(goal.within.sums()[0]) - len(program.equal), goal.within
+    names = goal.curved.names * ((program.rows.shape[1] - count) // len(goal.curved.names))
+    for name, weights, limit in zip(names, program.rows[0, count:], program.limits[0, count:].tolist(), strict=True):
+        within = within.with_row(name, weights, -np.inf, limit)
+    return replace(goal, within=within)
 
 
 def stacked(members: Sequence[Pieces]) -> Pieces:
@@ -160,43 +205,55 @@ def stacked(members: Sequence[Pieces]) -> Pieces:
     return replace(first, **stacks)
 
 
-def _batch(goals: Sequence[Goal]) -> FloatArray:
-    lower, upper = (np.stack([getattr(goal.within, side) for goal in goals]) for side in ("lower", "upper"))
-    w, pieces = np.stack([goal.w for goal in goals]), stacked([goal.pieces for goal in goals])
-    if pieces.curves is not None and len(goals) > 1:
-        return np.stack([_batch([goal])[0] for goal in goals])
-    anchors = [goal.anchor for goal in goals if goal.anchor is not None]
-    return minimise(pieces, w, lower, upper, kl=goals[0].kl, anchor=np.stack(anchors) if anchors else None)
+def _program(goals: Sequence[Goal], pieces: Pieces, tilts: FloatArray | None = None) -> Program:
+    """What the engine takes: goals of one kind, each with its bounds on single ratios, or one goal under replicates."""
+    first, count = goals[0], max(len(goals), *pieces.batch, 1)
+    (rows, limits, equal), none = first.within.sums(), np.zeros(len(first.within.lower))
+
+    def each(values: Sequence[FloatArray]) -> FloatArray:
+        return np.broadcast_to(np.stack(values), (count, len(values[0])))
+
+    return Program(
+        pieces=pieces,
+        w=each([goal.w for goal in goals]),
+        lower=each([goal.within.lower for goal in goals]),
+        upper=each([goal.within.upper for goal in goals]),
+        anchor=each([none + 1 if goal.anchor is None else goal.anchor for goal in goals]),
+        tilt=each([none if goal.tilt is None else goal.tilt for goal in goals]) if tilts is None else tilts,
+        equal=rows[:equal],
+        values=limits[:equal],
+        rows=rows[None, equal:],
+        limits=limits[None, equal:],
+        kl=0.0 if first.anchor is None else first.kl,
+        worst=first.worst,
+        ball=first.within.ball,
+    )
 
 
-def _apart(goal: Goal) -> Proof:
-    """The optimum where bounds are more than a box, or the worst case is asked for."""
-    found, _ = descended(goal, np.full(len(goal.within.lower), 1 / len(goal.within.lower)))
-    if goal.cones is not None and goal.cones.violation(found[0]) > OWN:
-        raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
-    return _best(goal, found if goal.cones is None else found[:1])  # a proof of cones takes tangents for each source
-
-
-def _best(goal: Goal, found: Sequence[FloatArray]) -> Proof:
-    """Of what an engine found, the first with exact zeros tried before it, the first tight proof, else the tightest.
+def _proved(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proof:
+    """The proof of one of the optima that the engine found for a goal with such rows; exact zeros are tried first.
 
     Raises
     ------
     SolveError
-        If none is within the bounds at a finite loss.
+        If it is not within the bounds at a finite loss.
     """
-    best = None
-    for p in (_snapped(goal, found[0]), *found):
-        if goal.within.violation(p) > FEASIBLE or not np.isfinite(goal.total(p)):
+    w = goal.w * found.targets[place] if goal.worst else goal.w
+    by, best = Multipliers(met.within.signed(found.rows[place]), w, found.ball[place]), None
+    for p in (_snapped(goal, found.p[place]), found.p[place]):
+        if goal.violation(p) > FEASIBLE or not np.isfinite(goal.total(p)):
             continue
-        proof = prove(goal, p)
+        proof = prove(met, p, by)
         best = proof if best is None or proof.certificate.gap < best.certificate.gap else best
         if best.gap <= ENOUGH:
             break
     if best is None:
         hint = "widen the bounds a little, add small floors, or give targets that no source helps weight zero"
         raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
-    return best
+    own, count = np.array(met.within.row_names), len(goal.within.rows)
+    names = () if goal.curved is None else goal.curved.names
+    curved = {name: -float(by.rows[count:][own[count:] == name].sum()) for name in names}
+    return replace(best, rows=by.rows[:count], curved=curved)
 
 
 def _snapped(goal: Goal, p: FloatArray) -> FloatArray:

@@ -27,6 +27,7 @@ from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs, line_of, parting_run
 from shapleymix.fitting.fit import Fit
 from shapleymix.mixing.bounds import polytope_of
+from shapleymix.mixing.infeasibility import checked
 from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.problem import Size, problem
 from shapleymix.random_streams import RandomStream
@@ -182,7 +183,7 @@ def design(
     trained = np.zeros((0, len(names))) if so_far is None else _distinct(so_far.aligned(names).p)
     size, tokens = _budget(so_far, known, N, D, bounds)
     parents = {} if known is None else known.parents
-    area = polytope_of(names, 1.0 if np.isnan(tokens) else tokens, parents=parents, **bounds).checked()
+    area = checked(polytope_of(names, 1.0 if np.isnan(tokens) else tokens, parents=parents, **bounds))
     pool, points = _mixtures(area, candidates, region, seed)
     if known is not None:
         best = problem(known, size, tokens, seed=seed, allow_unseen=True, **bounds).solve().p
@@ -403,7 +404,7 @@ def _inside(area: Polytope, rng: np.random.Generator) -> tuple[FloatArray, Float
             raise UsageError("the bounds exclude the centre of the KL ball", hint="give the distance in l1")
         return area.ball.center, area.ball.center[None]
     costs = np.concatenate([-np.eye(M)[: MOST_CORNERS // 2], rng.standard_normal((MOST_CORNERS // 2, M))])
-    ends = [end[0] for cost in costs if (end := area.minimise_linear(cost)) is not None]
+    ends = [end for cost in costs if (end := area.minimise_linear(cost)) is not None]
     corners = np.clip(np.stack(ends), area.lower, area.upper)
     return corners.mean(axis=0), corners
 

@@ -17,8 +17,8 @@ from _report import SMALL, finish, must, row, seconds, table
 from scipy.optimize import minimize
 
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.barrier import minimise
 from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
+from shapleymix.mixing.engine import Program, minimise
 from shapleymix.mixing.optimize import optimize
 from shapleymix.mixing.polytope import linear_minimiser
 
@@ -55,7 +55,11 @@ def instance(seed: int, K: int, batch: tuple[int, ...] = ()) -> tuple[Pieces, np
 
 
 def solved(pieces: Pieces, w: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    return minimise(pieces, w, np.zeros_like(upper), upper)
+    batch, M = pieces.batch or (1,), len(upper)
+    each = [np.broadcast_to(side, (*batch, len(side))) for side in (w, 0 * upper, upper, np.ones(M), np.zeros(M))]
+    sums = np.ones((1, M)), np.ones(1), np.zeros((1, 0, M)), np.zeros((1, 0))
+    found = minimise(Program(pieces.flat() if pieces.batch else pieces, *each, *sums)).p
+    return found if pieces.batch else found[0]
 
 
 def relative_gap(pieces: Pieces, w: np.ndarray, p: np.ndarray, upper: np.ndarray) -> float:

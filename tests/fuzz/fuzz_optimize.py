@@ -13,6 +13,7 @@ from shapleymix.fitting.evidence import TRACE
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.bounds import polytope_of
 from shapleymix.mixing.goal import Goal
+from shapleymix.mixing.infeasibility import checked
 from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.solving import solve
 
@@ -65,7 +66,7 @@ def goal_of(seed: int) -> Goal:
         bounds |= {"keep_within": "of", "kept": given}
     if rng.random() < 0.2:
         bounds |= {"after": given, "trained": f"{rng.uniform(0.1, 0.9):.3f}B"}
-    within = polytope_of(names, 1e9, **bounds).checked()
+    within = checked(polytope_of(names, 1e9, **bounds))
     w = rng.dirichlet(np.ones(K)) * (rng.random(K) < 0.9)
     w[0] += 0.1
     worst = bool(rng.random() < 0.25)
@@ -76,10 +77,10 @@ def goal_of(seed: int) -> Goal:
 def others(area: Polytope, p: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Mixtures within the bounds: corners of them, and mixtures of these and the optimum."""
     for _ in range(8):
-        found = area.minimise_linear(rng.normal(size=len(p)), None if area.ball is None else area.ball.center)
+        found = area.minimise_linear(rng.normal(size=len(p)))
         if found is not None:
             share = rng.choice([1e-4, 0.1, 1])
-            yield share * found[0] + (1 - share) * p
+            yield share * found + (1 - share) * p
 
 
 def check(seed: int) -> None:

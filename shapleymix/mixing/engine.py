@@ -1,0 +1,500 @@
+"""The engine: one batched primal-dual interior-point method for goals and bounds of every kind, with multipliers.
+
+    minimise  sum_j w_j loss_j(p) + kl KL(p || anchor) + tilt . p,  or t of the worst case,  over  x = (p, v, t)
+    with      lower <= p <= upper,  equal x = values,  rows x <= limits,
+              w_j loss_j(p) <= t                 [worst case]
+              KL(p || center) <= radius          [KL ball; one of L1 is rows over p and v >= |p - center|]
+
+for a whole batch of replicates, budgets and weights at once (Mehrotra 1992). Each iteration factorises one positive
+definite matrix a member and uses it twice, for the predictor and for the corrector. Ratios stay strictly inside of
+their own bounds, hence concave powers (infinite slope at zero) need no special care; rows, balls and the worst case are
+met at the end. A member is done when its multipliers prove it, by weak duality; `proof` computes that anew from nothing
+but the pieces.
+
+Axes: B members of the batch, M sources, K targets, n unknowns, E equalities, G rows, Q curved sides (K of the worst
+case, 1 of a KL ball), C = 2 M + G + Q sides in all: floors, caps, rows, curved ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import get_lapack_funcs, qr
+
+from shapleymix.errors import SolveError
+from shapleymix.laws.pieces import Pieces, log_ratios, weigh
+from shapleymix.mixing.polytope import Ball
+from shapleymix.records import BoolArray, FloatArray, IntArray
+
+TOLERANCE = 1e-12
+"""Of the proof and of what rows leave open, relative to what the mixture can change of the objective."""
+ITERATIONS, STALE = 100, 8
+TO_THE_WALL = 0.995
+LEAST_TARGET = 0.3
+"""Of the tolerance, below which no product of a slack and its multiplier is sent."""
+UNSETTLED = 0.1
+GROWTH, HALVINGS = 30.0, 8
+"""By how much a step may raise the slope of a target; a longer one goes beyond what a quadratic model tells."""
+START, SPREAD, ROOM, NEAR = 0.1, 1e-6, 1e-2, 0.9
+CHUNK = 2_000_000
+NARROW, NONE, TINY, SMALLEST = 1e-13, 1e-300, 1e-150, 1e-200
+LARGE, RIDGE = 48, 1e-14
+POTRF, POTRS = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
+
+
+class Optima(NamedTuple):
+    """Mixtures (B, M) with what proves each: multipliers of equalities and rows (B, E + G), of targets (B, K) in the
+    worst case, and of a KL ball (B, 1); and the gap (B,) that these leave, relative to what the mixture can change."""
+
+    p: FloatArray
+    rows: FloatArray
+    targets: FloatArray
+    ball: FloatArray
+    gap: FloatArray
+
+
+class Program(NamedTuple):
+    """A batch of goals: w (B, K), lower, upper, anchor and tilt (B, M), rows (B, G, M) and their limits (B, G), or
+    (1, G, M) and (1, G) for all members alike; equalities (E, M) and the ball are alike for all."""
+
+    pieces: Pieces
+    w: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    anchor: FloatArray
+    tilt: FloatArray
+    equal: FloatArray
+    values: FloatArray
+    rows: FloatArray
+    limits: FloatArray
+    kl: float = 0.0
+    worst: bool = False
+    ball: Ball | None = None
+
+    def take(self, members: BoolArray | slice) -> Program:
+        """Some members of the batch."""
+        pieces = self.pieces.take(members) if self.pieces.batch else self.pieces
+        names = ["w", "lower", "upper", "anchor", "tilt", *(["rows", "limits"] if len(self.rows) > 1 else [])]
+        sides = {name: getattr(self, name)[members] for name in names}
+        return self._replace(pieces=pieces, **sides)
+
+    def select(self, usable: BoolArray, counted: BoolArray, independent: IntArray) -> Program:
+        """The program of some of the sources and targets, and of independent equalities."""
+        pieces, ball = self.pieces, self.ball
+        pieces = pieces if usable.all() else pieces.select_sources(usable)
+        sides = {name: getattr(self, name)[:, usable] for name in ("lower", "upper", "anchor", "tilt")}
+        return self._replace(
+            pieces=pieces if counted.all() else pieces.select(counted), w=self.w[:, counted], **sides,
+            equal=self.equal[independent][:, usable], values=self.values[independent], rows=self.rows[..., usable],
+            ball=None if ball is None else replace(ball, center=ball.center[usable]),
+        )  # fmt: skip
+
+
+def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
+    """The optima of every member.
+
+    Raises
+    ------
+    SolveError
+        If no mixture has a finite objective, or a number is not finite.
+    """
+    B, M = program.lower.shape
+    K, E, G = program.w.shape[1], len(program.equal), program.rows.shape[1]
+    upper = np.where(program.anchor > 0, program.upper, program.lower) if program.kl > 0 else program.upper
+    usable, counted = np.any(upper > NARROW, axis=0), np.any(program.w > 0, axis=0)
+    usable[[other for one, other in program.pieces.twins if usable[one]]] = True
+    independent = _independent(program.equal[:, :M] * usable)
+    whole = program._replace(upper=upper).select(usable, counted, independent)
+    found = Optima(
+        np.zeros((B, M)), np.zeros((B, E + G)), np.zeros((B, K * program.worst)),
+        np.zeros((B, 0 if program.ball is None else M if program.ball.kind == "l1" else 1)), np.zeros(B),
+    )  # fmt: skip
+    step = max(1, CHUNK // (M * max(M, K)))
+    places = np.append(independent, np.arange(E, E + G))
+    for start in range(0, B, step):
+        part = slice(start, start + step)
+        one = _Search(whole.take(part), tolerance).solve()
+        found.p[part, usable], found.rows[part, places], found.gap[part] = one.p, one.rows, one.gap
+        found.ball[part, usable if one.ball.shape[1] > 1 else slice(None)] = one.ball
+        if program.worst:
+            found.targets[part, counted] = one.targets
+    return found
+
+
+def _independent(equal: FloatArray) -> IntArray:
+    """Places of equalities (E, M) that do not follow from others, the first among them."""
+    if len(equal) == 1:
+        return np.arange(1)
+    found: Any = qr(equal.T, mode="economic", pivoting=True)
+    size = np.abs(np.diagonal(found[1]))
+    return np.sort(found[2][: len(size)][size > 1e-10 * size[0]])
+
+
+class _Iterate(NamedTuple):
+    """Ratios, v of an L1 ball and t of the worst case (B, n); slacks and multipliers (B, C) of all sides: floors, caps,
+    targets, p - v <= center, v >= 0, then what ties ratios together; multipliers of equalities (B, E)."""
+
+    x: FloatArray
+    slack: FloatArray
+    dual: FloatArray
+    price: FloatArray
+
+
+class _Place(NamedTuple):
+    """What an iterate knows of its surroundings.
+
+    Of what is minimised plus the sides but floors and caps, and equalities, times their multipliers: `tilt` (B, n), its
+    slope, and `hessian` (B, M, M) in the ratios. `targets` (B, K, M) are the slopes of the worst case, and `ties`
+    (B, E + T, M) those of equalities, rows and the ball; `beyond` (B, C - 2 M) the sides, at most 0 within; `lacking`
+    (B, E) what equalities lack; `level` (B, 1) the size of what the mixture can change; `steep` (B, K) the slopes of
+    the targets.
+    """
+
+    tilt: FloatArray
+    hessian: FloatArray
+    targets: FloatArray
+    ties: FloatArray
+    beyond: FloatArray
+    lacking: FloatArray
+    level: FloatArray
+    steep: FloatArray
+
+
+class _Search:
+    """The iterations of one batch that is in memory at once; members that are done leave it."""
+
+    def __init__(self, program: Program, tolerance: float) -> None:
+        ball = None if program.ball is None else program.ball.kind
+        self.tolerance, self.program = tolerance, program
+        B, M = program.lower.shape
+        self.M, self.K, self.L = M, program.w.shape[1] * program.worst, M * (ball == "l1")
+        self.E, self.T = len(program.equal), program.rows.shape[1] + int(ball is not None)
+        rest = 1 - _sums(program.lower)
+        upper = np.minimum(program.upper, program.lower + rest)
+        width = np.maximum(upper - program.lower, 0.0)
+        share = np.minimum(np.maximum(rest / np.maximum(_sums(width), NONE), 0.0), 1.0)
+        self.program, self.inside = program._replace(upper=upper), program.lower + share * width
+        free = (width > NARROW) & (share > NARROW) & (share < 1 - NARROW)
+        # Where the other sources' floors cap a source already, its own cap says nothing.
+        idle = upper >= 1 - (_sums(program.lower) - program.lower) - NARROW
+        on = np.concatenate([free, free & ~idle, np.ones((B, self.K + 2 * self.L + self.T))], axis=1)
+        self.free, self.on, self.all_free = free.astype(float), on, bool(free.all())
+        self.is_bent = ball == "kl" or program.kl > 0
+        ends = np.cumsum([0, M, M, self.K, self.L, self.L, self.T]).tolist()
+        _, self.caps, self.tops, self.over, self.above, self.loose = map(slice, ends[:-1], ends[1:])
+
+    def solve(self) -> Optima:
+        """Iterations until every member is proved, or gets no better."""
+        here, place = self._start()
+        B = len(here.x)
+        best, gaps, stale, index = here, np.full(B, np.inf), np.zeros(B, dtype=int), np.arange(B)
+        final, left = _Iterate(*map(np.empty_like, here)), np.empty(B)
+        for iteration in range(ITERATIONS + 1):
+            gap = self._gap(here, place)
+            better = gap < gaps
+            best = here if better.all() else _Iterate(*(_either(better, *two) for two in zip(here, best, strict=True)))
+            gaps, stale = np.where(better, gap, gaps), np.where(better, 0, stale + 1)
+            done = (gaps <= self.tolerance) | (stale >= STALE) | (iteration == ITERATIONS)
+            if np.count_nonzero(done):
+                left[index[done]] = gaps[done]
+                for whole, part in zip(final, best, strict=True):
+                    whole[index[done]] = part[done]
+                if done.all():
+                    break
+                kept = ~done
+                self.program, self.free, self.on = self.program.take(kept), self.free[kept], self.on[kept]
+                here, best = (_Iterate(*(part[kept] for part in one)) for one in (here, best))
+                place = _Place(*(part[kept] for part in place))
+                index, gaps, stale = index[kept], gaps[kept], stale[kept]
+            here, place = self._step(here, place)
+        if not np.isfinite(left).all():
+            raise SolveError("the objective is not finite inside the bounds", hint="check the law's parameters")
+        targets, ties, G = final.dual[:, self.tops], final.dual[:, self.loose], self.program.rows.shape[1]
+        rows = np.concatenate([final.price, ties[:, :G]], axis=1)
+        ball = final.dual[:, self.over] if self.L else ties[:, G:]
+        return Optima(final.x[:, : self.M], rows, targets / np.maximum(_sums(targets), NONE), ball, left)
+
+    def _start(self) -> tuple[_Iterate, _Place]:
+        """The middle of the box, and multipliers on the central path of the spread of the slopes there."""
+        program, M, K, ball = self.program, self.M, self.K, self.program.ball
+        p, B = self.inside, len(self.free)
+        if not np.isfinite(program.pieces.losses(p)).all():
+            hint = "give targets that no source helps weight zero, or allow a source that helps them"
+            raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
+        x = np.zeros((B, M + self.L + program.worst))
+        if ball is not None:
+            p = p + NEAR * self.free * (np.clip(ball.center, program.lower, program.upper) - p)
+            x[:, M : M + self.L] = np.maximum(p - ball.center, 0.0)[:, : self.L] + START / M
+        x[:, :M] = p
+        duals = np.full((B, self.on.shape[1]), NONE)
+        duals[:, 2 * M : 2 * M + K] = 1 / max(K, 1)
+        here = _Iterate(x, np.ones_like(duals), duals, np.zeros((B, self.E)))
+        place = self._place(here)
+        if K:
+            x[:, -1:] = place.beyond[:, :K].max(axis=1, keepdims=True) + START * place.level
+            place = self._place(here)
+        slope, total = place.tilt[:, :M] * self.free, np.maximum(_sums(self.free), 1.0)
+        spread = _sums(np.abs(slope - self.free * _sums(slope) / total) * p)
+        center = START * place.level / K if K else np.maximum(spread, SPREAD * place.level) / total
+        far = np.maximum(np.abs(place.beyond).max(axis=1, keepdims=True, initial=0.0), ROOM)
+        slack = np.concatenate([*self._room(x), np.maximum(-place.beyond, ROOM * far)], axis=1)
+        here = here._replace(slack=slack, dual=np.where(self.on > 0, center / slack, NONE))
+        return here, self._place(here)
+
+    def _room(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The distances (B, M) from floors and from caps; 1 where a ratio cannot move."""
+        p, fixed = x[:, : self.M], 1 - self.free
+        return np.maximum(p - self.program.lower, NONE) + fixed, np.maximum(self.program.upper - p, NONE) + fixed
+
+    def _place(self, here: _Iterate) -> _Place:
+        """The surroundings of an iterate."""
+        program, ball, M, x, dual = self.program, self.program.ball, self.M, here.x, here.dual
+        p, targets, ties = np.maximum(x[:, :M], TINY), dual[:, self.tops], dual[:, self.loose]
+        at = program.pieces.slopes(p)
+        w = program.w * targets if self.K else program.w
+        slope, hessian = at.gradient(w) + program.tilt, at.hessian(w)
+        level = _sums(np.abs(slope) * p) + program.kl
+        if at.push is not None:  # where harm and worth cancel, the level is still that of both
+            level = level + 2 * _sums(weigh(at.push, w) * p)
+        bend, more, beyond, sums = program.kl, [], [np.zeros((len(x), 0))], []
+        wide = np.broadcast_to(program.equal, (len(x), *program.equal.shape))
+        if program.rows.shape[1]:
+            sums = [_along(program.rows, x[:, :M]) - program.limits]
+            wide = np.concatenate([wide, np.broadcast_to(program.rows, (len(x), *program.rows.shape[1:]))], axis=1)
+        if program.kl > 0:
+            slope = slope + program.kl * (np.log(p) + 1 - log_ratios(program.anchor))
+        if self.K:
+            beyond, more = [*beyond, program.w * program.pieces.losses(p) - x[:, -1:]], [1 - _sums(targets)]
+        if self.L and ball is not None:
+            v, over = x[:, M : 2 * M], dual[:, self.over]
+            beyond, more = [*beyond, x[:, :M] - v - ball.center, -v], [ties[:, -1:] - over - dual[:, self.above], *more]
+            sums, slope = [*sums, _sums(v) - ball.radius / 2], slope + over
+            wide = np.concatenate([wide, np.zeros((len(x), 1, M))], axis=1)
+        elif ball is not None:
+            logs = np.log(p) - log_ratios(ball.center)
+            sums, bend = [*sums, _sums(p * logs) - ball.radius], bend + ties[:, -1:]
+            wide = np.concatenate([wide, (logs + 1)[:, None]], axis=1)
+        if self.is_bent:
+            _diagonals(hessian)[...] += bend / p
+        slope = slope + (np.concatenate([here.price, ties], axis=1)[:, None] @ wide)[:, 0]
+        steep = at.jacobian().swapaxes(-1, -2) * program.w[:, :, None] if self.K else np.zeros((len(x), 0, M))
+        if not self.all_free:
+            slope, wide, steep = slope * self.free, wide * self.free[:, None], steep * self.free[:, None]
+        return _Place(
+            np.concatenate([slope, *more], axis=1), hessian, steep, wide, np.concatenate([*beyond, *sums], axis=1),
+            x[:, :M] @ program.equal.T - program.values, level, np.broadcast_to(at.first, program.w.shape),
+        )  # fmt: skip
+
+    def _gap(self, here: _Iterate, place: _Place) -> FloatArray:
+        """What weak duality leaves open (B,), or what rows and equalities do where that is more; relative."""
+        M, K, slope = self.M, self.K, place.tilt[:, : self.M]
+        gap = _sum(np.maximum(slope * here.slack[:, :M], -slope * here.slack[:, M : 2 * M]))
+        outside = np.abs(place.lacking).max(axis=1)
+        if place.beyond.shape[1]:
+            beyond, size = place.beyond.copy(), np.abs(here.x[:, M:])
+            if K:  # the objective is that of the largest, not t
+                beyond[:, :K] -= beyond[:, :K].max(axis=1, keepdims=True)
+                size[:, -1:] = place.level
+            gap = gap + _sum(here.dual[:, 2 * M :] * np.maximum(-beyond, 0.0)) + _sum(np.abs(place.tilt[:, M:]) * size)
+            outside = np.maximum(outside, beyond.max(axis=1))
+        return np.maximum(gap / np.maximum(place.level[:, 0], NONE), outside)
+
+    def _step(self, here: _Iterate, place: _Place) -> tuple[_Iterate, _Place]:
+        """One predictor and corrector."""
+        newton = _Newton(self, here, place)
+        now, count = _sums(newton.product), np.maximum(_sums(self.on.astype(float)), 1.0)
+        _, way, turn, _ = newton.direction(newton.product)
+        reach = np.minimum(_reach(here.slack, way), _reach(here.dual, turn))
+        after = _sums((here.slack + reach * way) * (here.dual + reach * turn) * self.on)
+        unsettled = UNSETTLED * _sums(np.abs(newton.residual * here.x))
+        least = np.maximum(LEAST_TARGET * self.tolerance * place.level, unsettled)
+        target = np.maximum(np.clip(after / np.maximum(now, NONE), 0, 1) ** 3 * now, least) / count
+        change = newton.direction((newton.product + way * turn * reach**2 - target) * self.on)
+        ahead, up = _reach(here.slack, change[1]), _reach(here.dual, change[2])
+        if self.K or self.T or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
+            ahead = up = np.minimum(ahead, up)
+        there, found = self._moved(here, change, ahead, up)
+        for _ in range(HALVINGS):
+            rise = np.abs(found.steep) / np.maximum(np.abs(place.steep), NONE)
+            far = np.max(rise, axis=1, keepdims=True) > GROWTH
+            if not np.count_nonzero(far):
+                break
+            ahead, up = np.where(far, ahead / 2, ahead), np.where(far, up / 2, up)
+            there, found = self._moved(here, change, ahead, up)
+        wide = there.slack[:, 2 * self.M :]  # a side may have more room than its slack says
+        np.copyto(wide, -found.beyond, where=-found.beyond > 0.1 * wide)
+        return there, found
+
+    def _moved(
+        self, here: _Iterate, change: Sequence[FloatArray], ahead: FloatArray, up: FloatArray
+    ) -> tuple[_Iterate, _Place]:
+        """An iterate and its surroundings, so far ahead in ratios and slacks, and up in multipliers (B, 1)."""
+        x = here.x + ahead * change[0]
+        slack = np.concatenate([*self._room(x), (here.slack + ahead * change[1])[:, 2 * self.M :]], axis=1)
+        there = _Iterate(x, slack, here.dual + up * change[2], here.price + up * change[3])
+        return there, self._place(there)
+
+
+class _Newton:
+    """The linear system of one iteration, for two right sides.
+
+    Floors, caps and targets are taken into the matrix of the ratios and t, as is v, whose own matrix is diagonal:
+    with stiffness a of p - v <= center and b of v >= 0 it adds a b / (a + b). Ties stay beside it, where they may be as
+    stiff as they like.
+    """
+
+    def __init__(self, search: _Search, here: _Iterate, place: _Place) -> None:
+        self.search, self.here, self.place, M = search, here, place, search.M
+        self.product = here.slack * here.dual * search.on
+        self.ratio = here.dual / here.slack * search.on
+        self.open = np.zeros_like(here.slack)
+        self.open[:, 2 * M :] = here.slack[:, 2 * M :] + place.beyond
+        self.residual = place.tilt.copy()
+        self.residual[:, :M] += (here.dual[:, search.caps] - here.dual[:, :M]) * search.free
+        matrix, ties, spare = place.hessian, place.ties, np.zeros(place.ties.shape[:2])
+        if not search.all_free:
+            matrix = matrix * search.free[:, :, None] * search.free[:, None]
+        diagonal = _diagonals(matrix)
+        diagonal *= 1 + RIDGE
+        diagonal += SMALLEST + self.ratio[:, :M] + self.ratio[:, search.caps] + (1 - search.free)
+        spare[:, search.E :] = 1 / self.ratio[:, search.loose]
+        over = self.ratio[:, search.over]
+        self.both = over + self.ratio[:, search.above]
+        if search.L:
+            diagonal += over * self.ratio[:, search.above] / self.both
+            ties[:, -1], spare[:, -1] = over / self.both * search.free, spare[:, -1] + _sum(1 / self.both)
+        if search.K:
+            steep = self.ratio[:, search.tops]
+            steeper = place.targets * steep[:, :, None]
+            matrix = _bordered(matrix + steeper.swapaxes(1, 2) @ place.targets, -steeper.sum(axis=1), _sum(steep))
+            ties = np.pad(ties, ((0, 0), (0, 0), (0, 1)))
+        self.factor = _Factor(matrix, ties, spare, place.level)
+
+    def direction(self, target: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Changes of the iterate that make products of slacks and multipliers less by `target` (B, C)."""
+        search, place, M, E = self.search, self.place, self.search.M, self.search.E
+        over, above, tops, loose = search.over, search.above, search.tops, search.loose
+        back = -target / self.here.slack * search.on + self.ratio * self.open
+        right = back[:, :M] - back[:, search.caps] - self.residual[:, :M]
+        lack = np.concatenate([-place.lacking, (target / self.here.dual - self.open)[:, loose]], axis=1)
+        v = self.both
+        if search.L:
+            v = (back[:, over] + back[:, above] - self.residual[:, M : 2 * M]) / self.both
+            right += self.ratio[:, over] * v - back[:, over]
+            lack[:, -1] -= _sum(v)
+        if search.K:
+            right -= (back[:, None, tops] @ place.targets)[:, 0]
+        if not search.all_free:
+            right *= search.free
+        if search.K:
+            right = np.concatenate([right, _sums(back[:, tops]) - self.residual[:, -1:]], axis=1)
+        move, shift = self.factor.solve(right, lack)
+        p, way = move[:, :M], -self.open
+        way[:, :M], way[:, search.caps] = p, -p
+        if search.K:
+            way[:, tops] += move[:, M:] - _along(place.targets, p)
+        if search.T:
+            way[:, loose] -= _along(place.ties[:, E:], p)
+        if search.L:  # of which the tie's slopes along v are here, those along p that v follows are not
+            v = v + (self.ratio[:, over] * p - shift[:, -1:]) / self.both
+            way[:, over] += v - p
+            way[:, above] += v
+            way[:, -1] = -self.open[:, -1] - _sum(v)
+            move = np.concatenate([p, v, move[:, M:]], axis=1)
+        way *= search.on
+        turn = (-target / self.here.slack - self.ratio * way) * search.on
+        turn[:, loose] = shift[:, E:]
+        return move, way, turn, shift[:, :E]
+
+
+class _Factor:
+    """Matrices (B, n, n), positive semidefinite, beside ties (B, E + T, n) and what these spare (B, E + T).
+
+    Ties lend the matrix `lent`, a stiffness of the matrix's own size, so that directions which they alone determine
+    are as well determined in it, and keep the rest.
+    """
+
+    def __init__(self, matrix: FloatArray, ties: FloatArray, spare: FloatArray, size: FloatArray) -> None:
+        self._ties, self._lent = ties, np.minimum(size, 0.5 / np.maximum(spare, NONE))
+        self._kept = 1 - self._lent * spare
+        matrix = matrix + (ties * self._lent[:, :, None]).swapaxes(1, 2) @ ties
+        self._apply: Callable[[FloatArray], FloatArray] = partial(np.linalg.solve, matrix)
+        if len(matrix) == 1 or matrix.shape[-1] >= LARGE:
+            self._apply = _cholesky(matrix)
+        try:
+            self._along = self._apply(ties.swapaxes(1, 2))
+        except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factorised` mends it
+            self._apply = _cholesky(matrix)
+            self._along = self._apply(ties.swapaxes(1, 2))
+        self._total = ties @ self._along
+        diagonal = _diagonals(self._total)
+        diagonal *= 1 + RIDGE
+        diagonal += NONE + spare / self._kept
+
+    def solve(self, right: FloatArray, lack: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Move (B, n) and shift (B, E + T): matrix @ move + ties' shift = right, ties @ move - spare shift = lack."""
+        raw = self._apply((right + ((self._lent * lack)[:, None] @ self._ties)[:, 0])[:, :, None])
+        excess = self._ties @ raw - lack[:, :, None]
+        shift = excess / self._total if excess.shape[1] == 1 else np.linalg.solve(self._total, excess)
+        return (raw - self._along @ shift)[:, :, 0], shift[:, :, 0] / self._kept
+
+
+def _cholesky(matrix: FloatArray):
+    factors = [_factorised(member) for member in matrix]
+    return lambda right: np.stack([POTRS(L, b, lower=1)[0] for L, b in zip(factors, right, strict=True)])
+
+
+def _factorised(matrix: FloatArray) -> FloatArray:
+    """Cholesky factor; where rounding made the matrix indefinite, the ridge grows until it is not."""
+    ridge = RIDGE * matrix.diagonal().max()
+    for _ in range(12):
+        factor, info = POTRF(matrix, lower=1, clean=0)
+        if info == 0:
+            return factor
+        ridge *= 10
+        matrix = matrix + ridge * np.eye(len(matrix))
+    raise SolveError("the curvature is not finite or not positive", hint="check the law's parameters")
+
+
+def _reach(value: FloatArray, change: FloatArray) -> FloatArray:
+    """The step (B, 1), at most 1, that goes `TO_THE_WALL` of the way to where a positive value would reach zero."""
+    fall = np.minimum.reduce(change / value, axis=1, keepdims=True)
+    return TO_THE_WALL / np.maximum(-fall, TO_THE_WALL)
+
+
+def _along(slopes: FloatArray, p: FloatArray) -> FloatArray:
+    """Products (B, Q) of slopes (B, Q, M) with moves of the ratios (B, M)."""
+    return (slopes @ p[:, :, None])[:, :, 0]
+
+
+def _either(first: BoolArray, one: FloatArray, other: FloatArray) -> FloatArray:
+    return np.where(first[:, None], one, other)
+
+
+def _bordered(matrix: FloatArray, edge: FloatArray, corner: FloatArray) -> FloatArray:
+    """Matrices (B, M, M) with one more unknown: its products with the others (B, M) and with itself (B,)."""
+    size = matrix.shape[-1]
+    found = np.empty((len(matrix), size + 1, size + 1))
+    found[:, :size, :size], found[:, size, size] = matrix, corner
+    found[:, :size, size] = found[:, size, :size] = edge
+    return found
+
+
+def _diagonals(matrix: FloatArray) -> FloatArray:
+    """The diagonals (B, n) of contiguous matrices (B, n, n), as a view to write to."""
+    size = matrix.shape[-1]
+    return matrix.reshape(len(matrix), size * size)[:, :: size + 1]
+
+
+def _sum(values: FloatArray) -> FloatArray:
+    """Sums over the last axis; the bare reduction halves the cost of small problems."""
+    return np.add.reduce(values, axis=-1)
+
+
+def _sums(values: FloatArray) -> FloatArray:
+    """The same as a column."""
+    return np.add.reduce(values, axis=-1, keepdims=True)
