@@ -35,6 +35,7 @@ def test_points_in_every_spelling_are_the_same_point(fitted):
     ]
     for spelling in spellings:
         np.testing.assert_array_equal(fitted.predict(*spelling).losses, expected)
+        np.testing.assert_array_equal(fitted.at(2.43e8, 1e10).mean(spelling[0]), expected)
 
 
 def test_a_mixture_and_its_file_are_points(fitted, tmp_path):
@@ -65,21 +66,20 @@ def test_sizes_broadcast_over_one_mixture(fitted):
     assert found.targets == fitted.targets
 
 
+@pytest.mark.parametrize(("N", "D"), [(0.0, 1e10), (1e8, np.nan), ("12X", 1e10)])
+def test_wrong_budgets_are_refused(fitted, N, D):
+    with pytest.raises(UsageError):
+        fitted.predict([0.25] * 4, N, D)
+
+
 @pytest.mark.parametrize(
-    ("point", "kind", "said"),
-    [
-        (([0.5, 0.5], 1e8, 1e10), UsageError, "a mixture of 2 ratios, expected 4"),
-        (([0.5, 0.2, 0.2, 0.2], 1e8, 1e10), DataError, "sums to 1.1"),
-        (([1.2, -0.2, 0.0, 0.0], 1e8, 1e10), DataError, "negative ratio"),
-        (([0.25] * 4, 0.0, 1e10), UsageError, "N must be finite and at least 1"),
-        (([0.25] * 4, 1e8, np.nan), UsageError, "D must be finite and at least 1"),
-        (("en=1,xx=0", 1e8, 1e10), ValueError, "xx"),
-        (([0.25] * 4, "12X", 1e10), ValueError, "12X"),
-    ],
+    "p", [[0.5, 0.5], [0.5, 0.2, 0.2, 0.2], [1.2, -0.2, 0.0, 0.0], "en=1,xx=0", None, 3, np.zeros((1, 1, 4))]
 )
-def test_wrong_points_are_refused(fitted, point, kind, said):
-    with pytest.raises(kind, match=said):
-        fitted.predict(*point)
+def test_what_is_no_mixture_is_refused_by_a_fit_and_its_surfaces(fitted, p):
+    surface = fitted.at(1e8, 1e10)
+    for asked in (lambda p: fitted.predict(p, 1e8, 1e10), surface.mean, surface.sample):
+        with pytest.raises((UsageError, DataError)):
+            asked(p)
 
 
 def test_intervals_hold_the_prediction_and_grow_with_the_level(fitted):

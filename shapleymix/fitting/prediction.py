@@ -104,7 +104,7 @@ def points_of(
         If they spell no points, and why.
     """
     sizes, tokens = _positive(_budget(p, N, "N"), "N"), _positive(_budget(p, D, "D"), "D")
-    mixtures = _mixtures(p, tokens, sources, supply)
+    mixtures = mixtures_at(p, tokens, sources, supply)
     rows = max(len(mixtures), len(sizes), len(tokens))
     lengths = {"p": len(mixtures), "N": len(sizes), "D": len(tokens)}
     odd = [f"{name} has {length}" for name, length in lengths.items() if length not in (1, rows)]
@@ -136,22 +136,28 @@ def _names(given: Names, count: int) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _mixtures(p: Points, tokens: FloatArray, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
-    """Ratios (R, M) in the order of the sources; a baseline's may differ from one count of tokens to the next."""
+def mixtures_at(p: Points, tokens: FloatArray, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
+    """Ratios (R, M) in the order of the sources; a baseline's may differ from one count of tokens to the next.
+
+    Raises
+    ------
+    UsageError, DataError
+        If they are no mixtures, and what is expected.
+    """
     if isinstance(p, _SPELT):
         named = isinstance(p, str) and is_name(p, sources)
         counts = tokens if named else tokens[:1]
         return np.stack([mixture_of(p, sources, available, D) for D in counts.tolist()])
     if _is_list(p):
         if len(p) == 1:
-            return _mixtures(p[0], tokens, sources, available)
+            return mixtures_at(p[0], tokens, sources, available)
         counts = tokens if len(tokens) == len(p) else np.full(len(p), tokens[0])
         return np.stack([mixture_of(one, sources, available, D) for one, D in zip(p, counts.tolist(), strict=True)])
     numbers = _numbers(p, "p", _MIXTURE_HINT)
-    if numbers.ndim == 0:
+    if numbers.ndim not in (1, 2):
         raise UsageError(f"{described(p)} is no mixture", hint=_MIXTURE_HINT)
     mixtures = np.atleast_2d(numbers)
-    if mixtures.ndim != 2 or mixtures.shape[1] != len(sources):
+    if mixtures.shape[1] != len(sources):
         hint = f"the order is {', '.join(sources)}" if sources else "the fitted log had no mixtures"
         raise UsageError(f"a mixture of {mixtures.shape[-1]} ratios, expected {len(sources)}", hint=hint)
     if sources:

@@ -15,12 +15,12 @@ from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from shapleymix.display import short
 from shapleymix.errors import SolveError, UsageError, described
 from shapleymix.fitting.evidence import models_harm
 from shapleymix.fitting.noise import first_alike
+from shapleymix.fitting.prediction import Points, mixtures_at
 from shapleymix.laws import Law
 from shapleymix.laws.core import CoreLaw
 from shapleymix.laws.pieces import Pieces, effective, harmful
@@ -227,15 +227,6 @@ def moved(regime: LawAtBudget | LossSource, p: FloatArray, samples: int) -> Floa
     return np.repeat(moved, samples // len(moved), axis=0)
 
 
-Mixtures = ArrayLike | Sequence[ArrayLike]
-"""One mixture (M,), or several (R, M)."""
-
-
-def mixtures_of(p: Mixtures) -> FloatArray:
-    """Mixtures (R, M) from an array, or lists, of one or several."""
-    return np.atleast_2d(np.asarray(p, dtype=np.float64))
-
-
 @dataclass(frozen=True)
 class Surface:
     """What is known of the losses of any mixtures at one budget.
@@ -287,45 +278,50 @@ class Surface:
         scaled = [None if one is None else one.scaled(factor) for one in (self.pieces, self.draws, self.absent)]
         return replace(self, pieces=scaled[0], draws=scaled[1], absent=scaled[2], unit=unit)
 
-    def mean(self, p: Mixtures) -> FloatArray:
+    def mean(self, p: Points) -> FloatArray:
         """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
-        found = np.stack([self.known.losses(one) for one in mixtures_of(p)])
+        found = np.stack([self.known.losses(one) for one in self._ratios(p)])
         return found * self.unit.per_nat if self.score is None else self.score.curves.errors(found[:, self.places])
 
-    def sample(self, p: Mixtures, *, runs: bool = True) -> FloatArray:
+    def _ratios(self, p: Points) -> FloatArray:
+        """Mixtures (R, M), however they are given; an array of such may also lie off the simplex, as slopes ask."""
+        if isinstance(p, np.ndarray) and p.dtype.kind in "fi" and p.ndim in (1, 2) and p.shape[-1] == len(self.sources):
+            return np.atleast_2d(p).astype(np.float64)
+        return mixtures_at(p, np.array([self.D]), self.sources, self.available)
+
+    def sample(self, p: Points, *, runs: bool = True) -> FloatArray:
         """Losses, or error rates, (S, R, K), joint over mixtures (R, M) and targets; the same bytes on every call.
 
         Parameters
         ----------
-        p : array (R, M)
-            Mixtures.
+        p : Points
+            Mixtures, spelt as `Fit.predict` takes them; the sums of an array are not judged.
         runs : bool
             Whether single runs are meant, or what many runs of each mixture would have in the mean.
         """
-        return _sampled([(self, one) for one in mixtures_of(p)], runs=runs)
+        return _sampled([(self, one) for one in self._ratios(p)], runs=runs)
 
-    def interval(self, p: Mixtures, level: float) -> FloatArray:
+    def interval(self, p: Points, level: float) -> FloatArray:
         """(2, R, K) what holds a new run's loss with probability `level`, each row by itself."""
         return self.objective_interval(p, lambda losses: losses, level)
 
-    def objective_interval(self, p: Mixtures, of: Functional, level: float) -> FloatArray:
+    def objective_interval(self, p: Points, of: Functional, level: float) -> FloatArray:
         """(2, R) the same for what is asked of the losses."""
-        ends = [self._ends(of(self.sample(one)[:, 0]), level) for one in mixtures_of(p)]
+        ends = [self._ends(of(self.sample(one)[:, 0]), level) for one in self._ratios(p)]
         return holding(np.stack(ends, axis=1), of(self.mean(p)))
 
-    def gain(self, p: Mixtures, q: Mixtures, of: Functional, level: float, *, runs: bool = True) -> Gain:
+    def gain(self, p: Points, q: Points, of: Functional, level: float, *, runs: bool = True) -> Gain:
         """What p saves of what is asked of the losses, against q, by the joint sample of the two alone."""
-        return gain_between(self, mixtures_of(p)[0], self, mixtures_of(q)[0], of, level, runs=runs)
+        return gain_between(self, self._ratios(p)[0], self, self._ratios(q)[0], of, level, runs=runs)
 
-    def outside(self, p: Mixtures) -> BoolArray:
+    def outside(self, p: Points) -> BoolArray:
         """Which losses (R, K) lie outside of what was fitted."""
-        p = mixtures_of(p)
-        found = self.known.outside(p)
+        found = self.known.outside(p := self._ratios(p))
         return found if self.score is None else found[:, self.places] | self._uncalibrated(p)
 
-    def warnings(self, p: Mixtures, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    def warnings(self, p: Points, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """What a reader of numbers at these mixtures (R, M) should know, by the names of these."""
-        p = mixtures_of(p)
+        p = self._ratios(p)
         return (*self.known.warnings(p, names), *([] if self.score is None else self._of_scores(p)))
 
     def _uncalibrated(self, p: FloatArray) -> BoolArray:
