@@ -253,6 +253,8 @@ class Mixture(Answer):
         Intervals of N and D where these were chosen too; else NaN.
     beyond : dict of str to float
         By what factors N, D and, of both, their `line` lie outside of the runs, 1 inside; empty without a fit's runs.
+    indifferent : bool
+        Whether the law tells no mixture from another: all within the bounds are as good as this one.
     """
 
     kind = "mixture"
@@ -289,6 +291,7 @@ class Mixture(Answer):
     D_low: float = np.nan
     D_high: float = np.nan
     beyond: dict[str, float] = field(default_factory=dict)
+    indifferent: bool = False
 
     def columns(self) -> Columns:
         """One row per source, and none of sums, so that ratios sum to 1; ratios of bytes where these are known."""
@@ -299,9 +302,8 @@ class Mixture(Answer):
 
     def headline(self) -> str:
         """The objective with its proof."""
-        proof = f"at most {self.gap:.1e} {self.objective_unit} from the best"
-        proof = proof if np.isfinite(self.gap) else "without a proof"
-        return f"Mixture at {_budget(self)}: {self.objective_text}, {proof}"
+        gap = f"at most {self.gap:.1e} {self.objective_unit} from the best" if self.gap < np.inf else "without a proof"
+        return f"Mixture at {_budget(self)}: {self.objective_text}, {gap}"
 
     def to_document(self) -> dict[str, Json]:
         """The fields, and for those who read the file the verdict, the ratios by name, and those of the rest."""
@@ -362,17 +364,17 @@ class Mixture(Answer):
         told = [f"Train {'the rest on ' if self.read.any() else ''}{ratios}."]
         others = [one for one in self.baselines if one.within_bounds and not np.array_equal(one.p, self.p)]
         best = min((one for one in others if not one.reason), key=lambda one: one.objective, default=None)
-        if best is not None:
+        if self.indifferent:
+            told = [f"The runs tell no mixture from another: {ratios} is as good as any other within the bounds."]
+        elif best is None:
+            told.append("No other mixture within the bounds is known to compare it with.")
+        else:
             spread = "" if np.isnan(best.gain_low) else f" ({best.gain_low:.3f} .. {best.gain_high:.3f})"
-            chance = "; that may be chance" if best.sure is False else ""
-            gain = f"{best.gain:.3f} {self.objective_unit}{spread}"
-            told.append(f"It is better than {best.name}, the best other mixture, by {gain}{chance}.")
-        texts = {
-            name: f"{name} is {factor:.3g} times beyond the runs" for name, factor in self.beyond.items() if factor > 1
-        }
-        if "line" in texts:
-            texts["line"] = f"together they are off the runs' line by a factor of {self.beyond['line']:.3g}"
-        told += [f"{' and '.join(texts.values())}."] if texts else ["N and D are within the runs."] * bool(self.beyond)
+            gain = f"{best.gain:.3f} {self.objective_unit}{spread}{'; that may be chance' * (best.sure is False)}"
+            told.append(f"It is better than {best.name}, the best other mixture, by {gain}.")
+        off = {"N": "N is beyond the runs", "D": "D is beyond the runs", "line": "together they are off the runs' line"}
+        texts = [f"{off[name]} by a factor of {factor:.3g}" for name, factor in self.beyond.items() if factor > 1]
+        told += [f"{' and '.join(texts)}."] if texts else ["N and D are within the runs."] * bool(self.beyond)
         return " ".join(told)
 
     @property

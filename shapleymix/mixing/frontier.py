@@ -197,8 +197,7 @@ def _solved(
     sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)
     there = np.flatnonzero(np.isfinite(sides).all(axis=1))
     if not len(there):
-        hint = "add small floors, or other weights"
-        raise SolveError("no mixture within the bounds has a predicted loss on both sides", hint=hint)
+        raise SolveError("within the bounds no mixture has a loss on both sides", hint="add small floors, or weights")
     return shares, sides, there
 
 

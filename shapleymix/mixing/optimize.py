@@ -208,9 +208,7 @@ def _require_told(fit: Any) -> None:
             why = f"the law has no term in {name}"
         if why:
             message = f"the runs do not show how the loss falls with {name} ({why}): no compute-optimal split"
-            raise SolveError(
-                message, hint=f"fit on runs with three or more {name}, or ask for the mixture at one N and D"
-            )
+            raise SolveError(message, hint=f"fit on runs with three or more {name}, or give N and D in place of flops")
 
 
 def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]) -> dict[int, Problem]:
@@ -256,10 +254,8 @@ def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
         cell = ZOOM * (high - low) / (GRID - 1)
         low, high = max(edges[0], best - cell), min(edges[1], best + cell)
     if found is None or min(best - edges[0], edges[1] - best) < 1e-6:
-        raise SolveError(
-            f"the best N is beyond {np.exp(best):.3g}: the fitted law does not trade N against D here",
-            hint="fit on runs with several N and several D, or ask for the mixture at one N and D",
-        )
+        message = f"the best N is beyond {np.exp(best):.3g}: the fitted law does not trade N against D here"
+        raise SolveError(message, hint="fit on runs with several N and several D, or give N and D in place of flops")
     return found
 
 
@@ -269,11 +265,8 @@ def _interval(fit: Any, flops: float, keywords: dict[str, Any], best: Problem, p
         return np.nan, np.nan
     middle, half = np.log(best.surface.N), 0.5 * DECADES * np.log(10.0)
     grid = np.linspace(middle - half, middle + half, 2 * GRID - 1)
-    values = {
-        place: one.goal.of(one.draws.losses(p))
-        for place, one in _problems(fit, grid, flops, keywords).items()
-        if one.draws is not None
-    }
+    each = _problems(fit, grid, flops, keywords).items()
+    values = {place: one.goal.of(one.draws.losses(p)) for place, one in each if one.draws is not None}
     size = np.exp(_lowest(grid[list(values)], np.stack(list(values.values()))))
     low, high = np.quantile(size, [0.5 - best.level / 2, 0.5 + best.level / 2]).tolist()
     return min(low, best.surface.N), max(high, best.surface.N)

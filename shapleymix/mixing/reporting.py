@@ -63,8 +63,7 @@ def tokens_of(text: str, sources: tuple[str, ...], available: FloatArray) -> Flo
         if change[place]:
             raise UsageError(f"{what}: {name!r} is given twice")
         if not np.isfinite(available[place]):
-            hint = "give them, or a languages table"
-            raise UsageError(f"{what}: the available tokens of {name!r} are not known", hint=hint)
+            raise UsageError(f"{what}: the tokens of {name!r} are not known", hint="give them, or a languages table")
         if available[place] + tokens < 0:
             raise UsageError(f"{what}: {name!r} has {format_size(available[place])} tokens, fewer than are taken away")
         change[place] = tokens
@@ -197,9 +196,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
     spread = np.quantile(optima, ends, axis=0, method="nearest") if count else np.full((2, len(p)), np.nan)
     told, notices = _told(one, proof)
     if draws is not None and count < draws.batch[0]:
-        notices.append(
-            f"{draws.batch[0] - count} of {draws.batch[0]} replicates were not solved: ratios leave them out"
-        )
+        notices.append(f"{draws.batch[0] - count} of {draws.batch[0]} replicates, not solved, are left out of ratios")
     return Mixture(
         **common_fields(one, told, notices),
         p=p,
@@ -225,6 +222,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         anchor=goal.anchor,
         what_if=what_ifs_of(one, proof),
         beyond=_beyond(one),
+        indifferent=_indifferent(one),
     )
 
 
@@ -261,6 +259,13 @@ def _assert_minimised(one: Problem, proof: Proof) -> None:
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
 
 
+def _indifferent(one: Problem) -> bool:
+    """Whether the law tells no mixture from another: a convex one that is the same at all corners and in the middle."""
+    M = len(one.surface.sources)
+    found = one.goal.value(np.vstack([np.eye(M), np.full((1, M), 1 / M)]))
+    return M > 1 and bool(np.isfinite(found).all() and np.ptp(found) <= SAME * np.abs(found).max())
+
+
 def _told(one: Problem, proof: Proof) -> tuple[list[str], list[str]]:
     """Warnings, those first that change most of what a reader would do; and notices."""
     within, p, found = one.within, proof.p, []
@@ -268,8 +273,7 @@ def _told(one: Problem, proof: Proof) -> tuple[list[str], list[str]]:
         found.append("What is asked is not convex in the mixture: this is the best of a search, without a proof.")
     elif not proof.gap <= LOOSE:
         found.append(f"The proof is loose: a mixture may be better by {proof.gap:.1e} of the objective.")
-    corners = one.goal.value(np.eye(len(p)))
-    if len(p) > 1 and np.isfinite(corners).all() and np.ptp(corners) <= SAME * np.abs(corners).max():
+    if _indifferent(one):
         found.append("The law tells no mixture from another: all within the bounds are as good as this one.")
     held = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
     if held.any():
@@ -328,8 +332,7 @@ def candidates_of(one: Problem, mixtures: Rivals) -> Candidates:
         known = _compared(one, name, p[row], one.gained(p[row], p[0]))
         entries.append(Candidate(**known, losses=losses[row], low=low[row], high=high[row]))
     entries[0] = replace(entries[0], probability=np.nan)
-    told = surface.warnings(p, tuple(named))
-    said = common_fields(one, told, one.weights.notices)
+    said = common_fields(one, surface.warnings(p, tuple(named)), one.weights.notices)
     return Candidates(**said, weights=one.goal.w, entries=tuple(entries))
 
 
