@@ -32,7 +32,7 @@ from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
-from shapleymix.records import FloatArray, Record
+from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import column_of, own_data, paths_of
 from shapleymix.tables.mixtures import ONCE, Rivals, epochs_of, named_baselines, rivals_of, shares_of_bytes
 from shapleymix.tables.words import format_size, parse_size
@@ -252,8 +252,12 @@ def _assert_minimised(one: Problem, proof: Proof) -> None:
     lacking = np.isnan(one.surface.mean(proof.p[None])[0]) & (one.goal.w > 0)
     if lacking.any():
         names = listed([one.surface.targets[j] for j in np.flatnonzero(lacking).tolist()])
-        message = f"at the best mixture the fit has no loss for {names}, {NO_LOSS}"
-        raise SolveError(message, hint="give these floors, ask nearer to the fitted runs, or with more unique tokens")
+        own = _own(one) & lacking
+        barred = np.any(own[:, one.within.upper @ own <= LEAST_NONZERO], axis=1)
+        shut = listed([one.surface.sources[i] for i in np.flatnonzero(barred).tolist()])
+        hint = "give these floors, ask nearer to the fitted runs, or with more unique tokens"
+        hint = f"lift the cap of {shut}, or give the targets of that data weight 0" if shut else hint
+        raise SolveError(f"at the best mixture the fit has no loss for {names}, {NO_LOSS}", hint=hint)
     shown, minimised = one.objective(proof.p), float(one.goal.value(proof.p))
     if abs(shown - minimised) > SAME * max(abs(minimised), 1e-300):
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
@@ -300,7 +304,7 @@ def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
     surface, asked, found = one.surface, one.asked, []
     named = named_baselines(surface.sources, surface.available, asked["compare_to"], surface.D)
     if surface.score is None and np.ptp(one.weights.raw) > 0:  # what most would do first: ratios as the weights
-        own = own_data(paths_of(surface.sources, getattr(one.fit, "parents", {}), surface.targets), surface.targets)
+        own = _own(one)
         ratios = own @ (one.weights.raw / np.maximum(own.sum(axis=0), 1))
         named = {"weights": ratios / ratios.sum(), **named} if ratios.any() else named
     for name, rest in named.items():
@@ -309,6 +313,13 @@ def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=one.goal.violation(q) <= FEASIBLE, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
+
+
+def _own(one: Problem) -> BoolArray:
+    """Which sources (M, K) are each target's own data, or that of the language of a task."""
+    surface = one.surface
+    targets = surface.targets if surface.score is None else tuple(surface.score.targets)
+    return own_data(paths_of(surface.sources, getattr(one.fit, "parents", {}), targets), targets)
 
 
 def _better(one: Problem, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
