@@ -181,8 +181,7 @@ def test_a_scarce_language_may_be_read_less_often_than_the_runs_had_it(fixtures:
 
 @pytest.mark.filterwarnings("ignore")
 def test_no_number_without_a_language_where_a_filter_left_such_runs_out(fixtures: Path) -> None:
-    log = fixtures / "multilingual5_runs.csv"
-    found = sm.fit(log, "learned-base", bootstrap=8, folds=2, min_own_tokens=20_000)
+    found = sm.fit(fixtures / "multilingual5_runs.csv", "learned-base", bootstrap=8, folds=2, min_own_tokens=20_000)
     told = found.predict("en=.5,de=.5", 97600, "2M")
     assert np.isnan(told.losses[0, [told.targets.index(name) for name in ("fr", "zh", "ja")]]).all()
     assert np.isfinite(told.losses[0, told.targets.index("en")])

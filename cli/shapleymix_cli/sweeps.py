@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -25,10 +26,8 @@ BARE: dict[str, Any] = {"is_flag": False, "flag_value": ""}
 BOUNDS = (
     "caps", "floors", "fix", "languages", "available", "max_epochs", "min_tokens", "groups", "keep_within", "kept",
 )  # fmt: skip
-PLACEHOLDERS = (
-    "{corpus} {mixture} {sources} {p_en} {N} {model} {D} {seed} {unique} {learning_rate} {batch_tokens} {name} {out} "
-    "{id}"
-)
+_NAMES = "corpus mixture sources p_en N model D seed unique learning_rate batch_tokens name out id"
+PLACEHOLDERS = f"{{{_NAMES.replace(' ', '} {')}}}"
 
 
 plan_argument = argument("plan", "PLAN")
@@ -152,13 +151,18 @@ def grid(out: Output, tables: list[str], **how: Any) -> None:
 
 
 def _write_plan(out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, template: str | None, **how: Any) -> None:
-    """Plan runs of mixtures, show them, and write them where a file is named."""
+    """Plan runs of mixtures, show them, and write them where a file is named.
+
+    A folder that is here must have text of every source; one that is not may lie where the plan is launched.
+    """
+    from shapleymix_irds.train.text import languages_of
     from shapleymix_sweep import plans
 
     if not all(one.strip().isdecimal() for one in seeds.split(",")):
         raise UsageError(f"--seeds: {seeds!r} is no list of whole numbers", hint="write it like 0,1,2")
-    each = [int(one) for one in seeds.split(",")]
-    plan = plans.grid(mixtures, N, D, seeds=each, command=template or plans.DEFAULT, **how)
+    plan = plans.grid(mixtures, N, D, seeds=list(map(int, seeds.split(","))), command=template or plans.DEFAULT, **how)
+    if not template and how["corpus"] != plans.TOY and os.path.isdir(how["corpus"]):
+        languages_of(how["corpus"], plan.sources)
     out.note(plan.notices)
     if out.path:
         plan.write(out.path, force=out.force)
@@ -227,10 +231,8 @@ def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], re
     lines = out.progress or (lambda stage, done, total: out.note([f"{stage} {done}/{total}"]))
     pool = Pool(plan, retries, lambda text: out.warn([text]), lines)
     pool.run(*where)
-    failed = [
-        {"index": index, "name": plan.runs[index].name, "id": plan.runs[index].id, "reason": reason}
-        for index, reason in sorted(pool.failed.items())
-    ]
+    each = [(index, plan.runs[index], reason) for index, reason in sorted(pool.failed.items())]
+    failed = [{"index": index, "name": run.name, "id": run.id, "reason": reason} for index, run, reason in each]
     counts = {"runs": len(plan), "finished": len(pool.finished), "trained": pool.trained}
     told = f"{len(pool.finished)} of {len(plan):,} runs finished, {pool.trained} of them now"
     logs = [f"Each run has its log.txt below {plan.folder}."] if failed else []

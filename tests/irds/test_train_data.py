@@ -22,7 +22,6 @@ from shapleymix_irds.train.corpus import (
     Sampler,
     Stream,
     deal,
-    languages_in,
     open_corpus,
     passes,
     share_of_rank,
@@ -31,7 +30,7 @@ from shapleymix_irds.train.corpus import (
     toy_documents,
 )
 from shapleymix_irds.train.settings import Settings
-from shapleymix_irds.train.text import Tokenizer, read_file, read_tokens, text_place
+from shapleymix_irds.train.text import Tokenizer, languages_in, read_file, read_tokens, text_place
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
 

@@ -241,6 +241,12 @@ def test_a_file_that_holds_no_plan_is_refused(tmp_path: Path, text: str | None):
 # -- commands
 
 
+def test_a_folder_without_text_of_a_source_is_refused_when_runs_are_planned(run: Run, tmp_path: Path):
+    (tmp_path / "a.txt.gz").touch()
+    for sources, code in (("a", 0), ("a,b", 2)):
+        assert run(f"plan game --sources {sources} --corpus {tmp_path} -N tiny=23712 -D 1M").code == code
+
+
 def test_listed_mixtures_become_a_grid_of_runs(run: Run, fixtures: Path):
     drawn = ("--random", 5, "--floors", "0.05")
     words = ("--empirical", "uniform", "--empirical", "en=1", "--empirical", "natural", *drawn)

@@ -22,19 +22,18 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from shapleymix.errors import DataError, Location, UsageError, did_you_mean
+from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.words import parse_size
 from shapleymix_irds.train.distributed import World
 from shapleymix_irds.train.settings import Settings
-from shapleymix_irds.train.text import TEXT_ENDINGS, TOKEN_ENDINGS, Documents, Tokenizer, encoded, read_file
+from shapleymix_irds.train.text import TOKEN_ENDINGS, Documents, Tokenizer, encoded, languages_of, read_file
 
 TOY = "toy_"
 """Names of artificial languages begin with it, so that every log, plan and matrix made from them says what they are."""
@@ -190,53 +189,13 @@ def _toy(settings: Settings, tokenizer: Tokenizer, asked: tuple[str, ...]) -> It
 
 
 def _files(settings: Settings, tokenizer: Tokenizer, asked: tuple[str, ...]) -> Iterator[tuple[str, list[Documents]]]:
-    found = languages_in(settings.corpus)
-    for name in asked:
-        if name not in found:
-            raise UsageError(f"{settings.corpus} has no language {name!r}", hint=did_you_mean(name, found))
-    chosen = {name: found[name] for name in asked or found}
+    chosen = languages_of(settings.corpus, asked)
     text = [path for paths in chosen.values() for path in paths if not path.name.endswith(TOKEN_ENDINGS)]
     if (size := sum(path.stat().st_size for path in text)) > LARGEST:
         message = f"holds {size / 1e9:.3g} GB of text, more than the {LARGEST / 1e9:.3g} GB that each start reads"
         raise UsageError(message, location=Location(settings.corpus), hint="write it as .npy or .bin, which are mapped")
     for name, paths in chosen.items():
         yield name, [read_file(path, settings.text_field, tokenizer, settings.end_token) for path in paths]
-
-
-def languages_in(folder: str) -> dict[str, list[Path]]:
-    """Files of each language in a corpus folder, sorted by name.
-
-    Raises
-    ------
-    UsageError
-        If there is no such folder, or nothing in it.
-    DataError
-        If a language is there twice.
-    """
-    root, place = Path(folder), Location(file=folder)
-    if not root.is_dir():
-        hint = "give a folder with a file or a folder for each language, or: --corpus toy"
-        raise UsageError("there is no such folder", location=place, hint=hint)
-    found: dict[str, list[Path]] = {}
-    for path in sorted(root.iterdir()):
-        name, files = path.name, [path] if _ending(path) else []
-        if path.is_dir():
-            files = [each for each in sorted(path.rglob("*")) if _ending(each)]
-        if not files:
-            continue
-        name = unicodedata.normalize("NFC", name.removesuffix(_ending(path)))
-        if name in found:
-            hint = f"keep one of them, or put both into a folder {name}/"
-            raise DataError(f"is language {name!r}, as is {found[name][0]}", location=Location(str(path)), hint=hint)
-        found[name] = files
-    if not found:
-        raise UsageError("there are no files of text or tokens in it", location=place)
-    return found
-
-
-def _ending(path: Path) -> str:
-    """Which of the endings that are read a file has; empty if none."""
-    return next((ending for ending in (*TEXT_ENDINGS, *TOKEN_ENDINGS) if path.name.endswith(ending)), "")
 
 
 def _split(documents: Documents, settings: Settings) -> np.ndarray:

@@ -11,15 +11,16 @@ import hashlib
 import itertools
 import json
 import struct
+import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.errors import DataError, Location, UsageError, did_you_mean
 from shapleymix.records import FloatArray, IntArray
 
 TEXT_ENDINGS = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".parquet")
@@ -97,6 +98,54 @@ def _load_tokenizer(path: str) -> Any:
         return HuggingFaceTokenizer.from_file(path)
     except Exception as error:  # the package raises bare Exception for every fault of the file
         raise DataError(f"is no tokenizer: {error}", location=Location(file=path)) from error
+
+
+def languages_of(folder: str, asked: Sequence[str]) -> dict[str, list[Path]]:
+    """Files of the languages that are asked for, or of all; errors are those of `languages_in`, too.
+
+    Raises
+    ------
+    UsageError
+        If languages have no text.
+    """
+    found = languages_in(folder)
+    if lacking := [name for name in asked if name not in found]:
+        raise UsageError(f"{folder} has no text of {', '.join(lacking)}", hint=did_you_mean(lacking[0], found))
+    return {name: found[name] for name in asked or found}
+
+
+def languages_in(folder: str) -> dict[str, list[Path]]:
+    """Files of each language in a corpus folder, sorted by name.
+
+    Raises
+    ------
+    UsageError
+        If there is no such folder, or nothing in it.
+    DataError
+        If a language is there twice.
+    """
+    root, place = Path(folder), Location(file=folder)
+    if not root.is_dir():
+        hint = "give a folder with a file or a folder for each language, or: --corpus toy"
+        raise UsageError("there is no such folder", location=place, hint=hint)
+    found: dict[str, list[Path]] = {}
+    for path in sorted(root.iterdir()):
+        within = sorted(path.rglob("*")) if path.is_dir() else [path]
+        if not (files := [each for each in within if _ending(each)]):
+            continue
+        name = unicodedata.normalize("NFC", path.name.removesuffix(_ending(path)))
+        if name in found:
+            hint = f"keep one of them, or put both into a folder {name}/"
+            raise DataError(f"is language {name!r}, as is {found[name][0]}", location=Location(str(path)), hint=hint)
+        found[name] = files
+    if not found:
+        raise UsageError("there are no files of text or tokens in it", location=place)
+    return found
+
+
+def _ending(path: Path) -> str:
+    """Which of the endings that are read a file has; empty if none."""
+    return next((ending for ending in (*TEXT_ENDINGS, *TOKEN_ENDINGS) if path.name.endswith(ending)), "")
 
 
 def read_file(path: Path, field: str, tokenizer: Tokenizer, end: int | None) -> Documents:
