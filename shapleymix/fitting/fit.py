@@ -17,7 +17,7 @@ from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, Place
 from shapleymix.fitting.evidence import TRACE, Logs, finished, harmed_by, models_harm, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, law_of, score
-from shapleymix.fitting.noise import MIXED, Noise, form_draws, form_error
+from shapleymix.fitting.noise import Noise, form_draws, form_errors
 from shapleymix.fitting.one_law import errors_of, noise_of
 from shapleymix.fitting.prediction import MOST_WARNINGS, Budget, HasBudget, Points, Prediction, points_of
 from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fitted_apart, parted
@@ -398,20 +398,21 @@ class FitLosses(LossSource):
 
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
         noise = self.fit.noise
-        if noise is None:
-            return np.zeros((samples, len(p), len(self.fit.targets)))
-        return noise.field(p, samples, self.fit.seed, runs=runs)
+        plain = super().scatter(p, samples, runs=runs)
+        return plain if noise is None else noise.field(p, samples, self.fit.seed, runs=runs)
 
-    def scale(self, p: FloatArray) -> FloatArray:
+    def missed(self, p: FloatArray, unit: FloatArray) -> FloatArray:
         absent, noise = self.fit.absent, self.fit.noise
-        own = np.zeros(len(self.fit.targets)) if noise is None else noise.scale
+        if noise is None:
+            return super().missed(p, unit)
+        own = noise.scale
         if absent is not None and absent.noise is not None:
             own = np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
-        return own if noise is None else np.hypot(own, np.sqrt(MIXED) * form_error(self.fit.coverage, self.N, self.D))
+        return noise.of_targets(unit, own, form_errors(self.fit.coverage, noise, self.N, self.D)[0])
 
     def form(self, p: FloatArray, samples: int) -> FloatArray:
-        noise, size = self.fit.noise, form_error(self.fit.coverage, self.N, self.D)
-        size = size if noise is None else np.sqrt(1 - MIXED) * size
+        noise = self.fit.noise
+        size = form_errors(self.fit.coverage, noise, self.N, self.D)[1]
         if self.fit.repetition is not None and self.with_own.supply is not None:
             size = np.hypot(size, self.fit.repetition.form(p, epochs_of(p, self.with_own.supply, 1.0)))
         drawn = form_draws(samples, self.fit.seed) if samples > 1 else np.zeros(1)
@@ -424,8 +425,8 @@ class FitLosses(LossSource):
             return None
         # the same draws for a source, whatever their order
         order = ranks_of(np.vstack([self.fit.coverage.whole_p_range.T, p]))
-        unit = noise.tilts(p[np.argsort(order)], samples, self.fit.seed)[..., order]
-        return self.scale(p)[:, None] * unit
+        unit = noise.tilts(p[np.argsort(order)], samples, self.fit.seed)[:, order]
+        return self.missed(p, unit).swapaxes(1, 2)
 
     def most(self, p: FloatArray) -> FloatArray:
         absent = self.fit.absent

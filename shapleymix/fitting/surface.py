@@ -188,12 +188,12 @@ class LossSource:
         return None
 
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
-        """Unit noise (S, R, K) at mixtures (R, M), alike at every budget."""
-        return np.zeros((samples, len(p), len(self.targets)))
+        """Unit noise (S, R, 1 + K) at mixtures (R, M), of all targets and of each, alike at every budget."""
+        return np.zeros((samples, len(p), 1 + len(self.targets)))
 
-    def scale(self, p: FloatArray) -> FloatArray:
-        """By what unit noise is multiplied at one mixture, (K,)."""
-        return np.zeros(len(self.targets))
+    def missed(self, p: FloatArray, unit: FloatArray) -> FloatArray:
+        """What unit noise (S, 1 + K) makes of the log losses (S, K) of one mixture."""
+        return np.zeros_like(unit[..., 1:])
 
     def form(self, p: FloatArray, samples: int) -> FloatArray:
         """Errors (S, K) of the law's form at one mixture: one draw for all, times what each may err by."""
@@ -392,7 +392,7 @@ def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> Flo
     found = []
     for place, (surface, p) in enumerate(points):
         known = surface.known
-        logs = known.base(p, count) + known.scale(p) * field[:, place] + known.form(p, count)
+        logs = known.base(p, count) + known.missed(p, field[:, place]) + known.form(p, count)
         with np.errstate(over="ignore"):
             losses = np.minimum(np.exp(logs), known.most(p))
         scored = surface.score is not None
