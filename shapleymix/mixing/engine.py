@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -422,9 +421,8 @@ class _Factor:
         self._ties, self._lent = ties, np.minimum(size, 0.5 / np.maximum(spare, NONE))
         self._kept = 1 - self._lent * spare
         matrix = matrix + (ties * self._lent[:, :, None]).swapaxes(1, 2) @ ties
-        self._apply: Callable[[FloatArray], FloatArray] = partial(np.linalg.solve, matrix)
-        if len(matrix) == 1 or matrix.shape[-1] >= LARGE:
-            self._apply = _cholesky(matrix)
+        alone = len(matrix) == 1 or matrix.shape[-1] >= LARGE
+        self._apply = _cholesky(matrix) if alone else _decomposition(matrix)
         try:
             self._along = self._apply(ties.swapaxes(1, 2))
         except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factorised` mends it
@@ -443,7 +441,11 @@ class _Factor:
         return (raw - self._along @ shift)[:, :, 0], shift[:, :, 0] / self._kept
 
 
-def _cholesky(matrix: FloatArray):
+def _decomposition(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    return lambda right: np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
+
+
+def _cholesky(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
     factors = [_factorised(member) for member in matrix]
     return lambda right: np.stack([POTRS(L, b, lower=1)[0] for L, b in zip(factors, right, strict=True)])
 

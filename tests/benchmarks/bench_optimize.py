@@ -56,9 +56,10 @@ def instance(seed: int, K: int, batch: tuple[int, ...] = ()) -> tuple[Pieces, np
 
 def solved(pieces: Pieces, w: np.ndarray, upper: np.ndarray) -> np.ndarray:
     batch, M = pieces.batch or (1,), len(upper)
-    each = [np.broadcast_to(side, (*batch, len(side))) for side in (w, 0 * upper, upper, np.ones(M), np.zeros(M))]
-    sums = np.ones((1, M)), np.ones(1), np.zeros((1, 0, M)), np.zeros((1, 0))
-    found = minimise(Program(pieces.flat() if pieces.batch else pieces, *each, *sums)).p
+    sides = {"w": w, "lower": 0 * upper, "upper": upper, "anchor": np.ones(M), "tilt": np.zeros(M)}
+    sums = {"equal": np.ones((1, M)), "values": np.ones(1), "rows": np.zeros((1, 0, M)), "limits": np.zeros((1, 0))}
+    each = {name: np.broadcast_to(side, (*batch, len(side))) for name, side in sides.items()}
+    found = minimise(Program(pieces=pieces.flat() if pieces.batch else pieces, **each, **sums)).p
     return found if pieces.batch else found[0]
 
 
