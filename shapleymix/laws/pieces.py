@@ -218,14 +218,6 @@ class Pieces:
         """Gradient of `objective` -> (..., M); -inf where a source at zero is sorely needed."""
         return self.slopes(p).gradient(w)
 
-    def jacobian(self, p: FloatArray) -> FloatArray:
-        """d loss_j / d p_i -> (..., M, K)."""
-        return self.slopes(p).jacobian()
-
-    def hessian(self, p: FloatArray, w: FloatArray) -> FloatArray:
-        """Hessian of `objective` -> (..., M, M), symmetric positive semidefinite in the domain."""
-        return self.slopes(p).hessian(w)
-
     def slopes(self, p: FloatArray) -> Slopes:
         """Derivatives of the pieces at p (..., M); infinite where the law's slope is, as with s < 1 at ratio zero.
 

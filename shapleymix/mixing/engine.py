@@ -29,13 +29,14 @@ from shapleymix.laws.pieces import Pieces, log_ratios, weigh
 from shapleymix.mixing.polytope import Ball
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
-TOLERANCE = 1e-12
+TOLERANCE = 1e-11
 """Of the proof and of what rows leave open, relative to what the mixture can change of the objective."""
 ITERATIONS, STALE = 100, 8
 TO_THE_WALL = 0.995
 LEAST_TARGET = 0.3
 """Of the tolerance, below which no product of a slack and its multiplier is sent."""
-UNSETTLED = 0.1
+UNSETTLED = 0.1, 1e-3
+"""Of what slopes lack, the least products; of boxes, which converge without, a smaller part."""
 GROWTH, HALVINGS = 30.0, 8
 """By how much a step may raise the slope of a target; a longer one goes beyond what a quadratic model tells."""
 START, SPREAD, ROOM, NEAR = 0.1, 1e-6, 1e-2, 0.9
@@ -182,7 +183,8 @@ class _Search:
         idle = upper >= 1 - (_sums(program.lower) - program.lower) - NARROW
         on = np.concatenate([free, free & ~idle, np.ones((B, self.K + 2 * self.L + self.T))], axis=1)
         self.free, self.on, self.all_free = free.astype(float), on, bool(free.all())
-        self.is_bent = ball == "kl" or program.kl > 0
+        self.count = np.maximum(on.sum(axis=1, keepdims=True), 1.0)
+        self.is_bent, self.is_box = ball == "kl" or program.kl > 0, self.K + self.T == 0
         ends = np.cumsum([0, M, M, self.K, self.L, self.L, self.T]).tolist()
         _, self.caps, self.tops, self.over, self.above, self.loose = map(slice, ends[:-1], ends[1:])
 
@@ -205,9 +207,10 @@ class _Search:
                 if done.all():
                     break
                 kept = ~done
-                self.program, self.free, self.on = self.program.take(kept), self.free[kept], self.on[kept]
+                self.program = self.program.take(kept)
+                self.free, self.on, self.count = self.free[kept], self.on[kept], self.count[kept]
                 here, best = (_Iterate(*(part[kept] for part in one)) for one in (here, best))
-                place = _Place(*(part[kept] for part in place))
+                place = _Place(*(part[kept] if len(part) == len(kept) and part.ndim > 1 else part for part in place))
                 index, gaps, stale = index[kept], gaps[kept], stale[kept]
             here, place = self._step(here, place)
         if not np.isfinite(left).all():
@@ -242,24 +245,26 @@ class _Search:
         far = np.maximum(np.abs(place.beyond).max(axis=1, keepdims=True, initial=0.0), ROOM)
         slack = np.concatenate([*self._room(x), np.maximum(-place.beyond, ROOM * far)], axis=1)
         here = here._replace(slack=slack, dual=np.where(self.on > 0, center / slack, NONE))
-        return here, self._place(here)
+        return here, place if self.is_box else self._place(here)
 
     def _room(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The distances (B, M) from floors and from caps; 1 where a ratio cannot move."""
-        p, fixed = x[:, : self.M], 1 - self.free
-        return np.maximum(p - self.program.lower, NONE) + fixed, np.maximum(self.program.upper - p, NONE) + fixed
+        low, high = x[:, : self.M] - self.program.lower, self.program.upper - x[:, : self.M]
+        low, high = np.maximum(low, NONE), np.maximum(high, NONE)
+        return (low, high) if self.all_free else (low + (1 - self.free), high + (1 - self.free))
 
     def _place(self, here: _Iterate) -> _Place:
         """The surroundings of an iterate."""
         program, ball, M, x, dual = self.program, self.program.ball, self.M, here.x, here.dual
         p, targets, ties = np.maximum(x[:, :M], TINY), dual[:, self.tops], dual[:, self.loose]
+        lacking = x[:, :M] @ program.equal.T - program.values
         at = program.pieces.slopes(p)
         w = program.w * targets if self.K else program.w
         slope, hessian = at.gradient(w) + program.tilt, at.hessian(w)
         level = _sums(np.abs(slope) * p) + program.kl
         if at.push is not None:  # where harm and worth cancel, the level is still that of both
             level = level + 2 * _sums(weigh(at.push, w) * p)
-        bend, more, beyond, sums = program.kl, [], [np.zeros((len(x), 0))], []
+        bend, more, beyond, sums, none = program.kl, [], [], [], x[:, :0]
         wide = np.broadcast_to(program.equal, (len(x), *program.equal.shape))
         if program.rows.shape[1]:
             sums = [_along(program.rows, x[:, :M]) - program.limits]
@@ -279,21 +284,26 @@ class _Search:
             wide = np.concatenate([wide, (logs + 1)[:, None]], axis=1)
         if self.is_bent:
             _diagonals(hessian)[...] += bend / p
-        slope = slope + (np.concatenate([here.price, ties], axis=1)[:, None] @ wide)[:, 0]
-        steep = at.jacobian().swapaxes(-1, -2) * program.w[:, :, None] if self.K else np.zeros((len(x), 0, M))
+        slope = slope + here.price @ program.equal
+        if self.T:
+            slope = slope + (ties[:, None] @ wide[:, self.E :])[:, 0]
+        steep = at.jacobian().swapaxes(-1, -2) * program.w[:, :, None] if self.K else none
         if not self.all_free:
-            slope, wide, steep = slope * self.free, wide * self.free[:, None], steep * self.free[:, None]
+            slope, wide = slope * self.free, wide * self.free[:, None]
+            steep = steep * self.free[:, None] if self.K else none
+        if self.is_box:
+            return _Place(slope, hessian, none, wide, none, lacking, level, np.abs(at.first))
         return _Place(
             np.concatenate([slope, *more], axis=1), hessian, steep, wide, np.concatenate([*beyond, *sums], axis=1),
-            x[:, :M] @ program.equal.T - program.values, level, np.broadcast_to(at.first, program.w.shape),
+            lacking, level, np.abs(at.first),
         )  # fmt: skip
 
     def _gap(self, here: _Iterate, place: _Place) -> FloatArray:
         """What weak duality leaves open (B,), or what rows and equalities do where that is more; relative."""
         M, K, slope = self.M, self.K, place.tilt[:, : self.M]
         gap = _sum(np.maximum(slope * here.slack[:, :M], -slope * here.slack[:, M : 2 * M]))
-        outside = np.abs(place.lacking).max(axis=1)
-        if place.beyond.shape[1]:
+        outside = np.maximum.reduce(np.abs(place.lacking), axis=1)
+        if not self.is_box:
             beyond, size = place.beyond.copy(), np.abs(here.x[:, M:])
             if K:  # the objective is that of the largest, not t
                 beyond[:, :K] -= beyond[:, :K].max(axis=1, keepdims=True)
@@ -305,35 +315,37 @@ class _Search:
     def _step(self, here: _Iterate, place: _Place) -> tuple[_Iterate, _Place]:
         """One predictor and corrector."""
         newton = _Newton(self, here, place)
-        now, count = _sums(newton.product), np.maximum(_sums(self.on.astype(float)), 1.0)
+        now = _sums(newton.product)
         _, way, turn, _ = newton.direction(newton.product)
-        reach = np.minimum(_reach(here.slack, way), _reach(here.dual, turn))
-        after = _sums((here.slack + reach * way) * (here.dual + reach * turn) * self.on)
-        unsettled = UNSETTLED * _sums(np.abs(newton.residual * here.x))
+        reach, error = np.minimum(_reach(here.slack, way), _reach(here.dual, turn)), way * turn
+        # Products of slacks and multipliers fall to 1 - reach, but for what is of second order.
+        left = np.minimum(np.maximum(1 - reach + reach * reach * _sums(error) / np.maximum(now, NONE), 0.0), 1.0)
+        unsettled = UNSETTLED[self.is_box] * _sums(np.abs(newton.residual * here.x))
         least = np.maximum(LEAST_TARGET * self.tolerance * place.level, unsettled)
-        target = np.maximum(np.clip(after / np.maximum(now, NONE), 0, 1) ** 3 * now, least) / count
-        change = newton.direction((newton.product + way * turn * reach**2 - target) * self.on)
+        target = np.maximum(left * left * left * now, least) / self.count
+        change = newton.direction((newton.product + error * (reach * reach) - target) * self.on)
         ahead, up = _reach(here.slack, change[1]), _reach(here.dual, change[2])
-        if self.K or self.T or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
+        if not self.is_box or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
             ahead = up = np.minimum(ahead, up)
         there, found = self._moved(here, change, ahead, up)
         for _ in range(HALVINGS):
-            rise = np.abs(found.steep) / np.maximum(np.abs(place.steep), NONE)
-            far = np.max(rise, axis=1, keepdims=True) > GROWTH
-            if not np.count_nonzero(far):
+            rises = found.steep > GROWTH * place.steep
+            if not np.count_nonzero(rises):
                 break
+            far = np.broadcast_to(rises, self.program.w.shape).any(axis=1, keepdims=True)
             ahead, up = np.where(far, ahead / 2, ahead), np.where(far, up / 2, up)
             there, found = self._moved(here, change, ahead, up)
-        wide = there.slack[:, 2 * self.M :]  # a side may have more room than its slack says
-        np.copyto(wide, -found.beyond, where=-found.beyond > 0.1 * wide)
+        if not self.is_box:
+            wide = there.slack[:, 2 * self.M :]  # a side may have more room than its slack says
+            np.copyto(wide, -found.beyond, where=-found.beyond > 0.1 * wide)
         return there, found
 
     def _moved(
         self, here: _Iterate, change: Sequence[FloatArray], ahead: FloatArray, up: FloatArray
     ) -> tuple[_Iterate, _Place]:
         """An iterate and its surroundings, so far ahead in ratios and slacks, and up in multipliers (B, 1)."""
-        x = here.x + ahead * change[0]
-        slack = np.concatenate([*self._room(x), (here.slack + ahead * change[1])[:, 2 * self.M :]], axis=1)
+        x, slack = here.x + ahead * change[0], here.slack + ahead * change[1]
+        slack[:, : self.M], slack[:, self.caps] = self._room(x)
         there = _Iterate(x, slack, here.dual + up * change[2], here.price + up * change[3])
         return there, self._place(there)
 
@@ -348,18 +360,22 @@ class _Newton:
 
     def __init__(self, search: _Search, here: _Iterate, place: _Place) -> None:
         self.search, self.here, self.place, M = search, here, place, search.M
-        self.product = here.slack * here.dual * search.on
-        self.ratio = here.dual / here.slack * search.on
-        self.open = np.zeros_like(here.slack)
-        self.open[:, 2 * M :] = here.slack[:, 2 * M :] + place.beyond
+        self.product, self.ratio = here.slack * here.dual, here.dual / here.slack * search.on
         self.residual = place.tilt.copy()
-        self.residual[:, :M] += (here.dual[:, search.caps] - here.dual[:, :M]) * search.free
-        matrix, ties, spare = place.hessian, place.ties, np.zeros(place.ties.shape[:2])
+        self.residual[:, :M] += here.dual[:, search.caps] - here.dual[:, :M]
+        matrix, ties = place.hessian, place.ties
         if not search.all_free:
             matrix = matrix * search.free[:, :, None] * search.free[:, None]
         diagonal = _diagonals(matrix)
         diagonal *= 1 + RIDGE
-        diagonal += SMALLEST + self.ratio[:, :M] + self.ratio[:, search.caps] + (1 - search.free)
+        diagonal += self.ratio[:, :M] + self.ratio[:, search.caps]
+        diagonal += SMALLEST + (1 - search.free)
+        if search.is_box:
+            self.factor = _Factor(matrix, ties)
+            return
+        self.open = np.zeros_like(here.slack)
+        self.open[:, 2 * M :] = here.slack[:, 2 * M :] + place.beyond
+        spare = np.zeros(place.ties.shape[:2])
         spare[:, search.E :] = 1 / self.ratio[:, search.loose]
         over = self.ratio[:, search.over]
         self.both = over + self.ratio[:, search.above]
@@ -371,13 +387,20 @@ class _Newton:
             steeper = place.targets * steep[:, :, None]
             matrix = _bordered(matrix + steeper.swapaxes(1, 2) @ place.targets, -steeper.sum(axis=1), _sum(steep))
             ties = np.pad(ties, ((0, 0), (0, 0), (0, 1)))
-        self.factor = _Factor(matrix, ties, spare, place.level)
+        lent = np.minimum(place.level, 0.5 / np.maximum(spare, NONE))
+        self.factor = _Factor(matrix + (ties * lent[:, :, None]).swapaxes(1, 2) @ ties, ties, spare, lent)
 
     def direction(self, target: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Changes of the iterate that make products of slacks and multipliers less by `target` (B, C)."""
         search, place, M, E = self.search, self.place, self.search.M, self.search.E
         over, above, tops, loose = search.over, search.above, search.tops, search.loose
-        back = -target / self.here.slack * search.on + self.ratio * self.open
+        back = -target / self.here.slack
+        if search.is_box:
+            right = back[:, :M] - back[:, M:] - self.residual
+            p, shift = self.factor.solve(right if search.all_free else right * search.free, -place.lacking)
+            way = np.concatenate([p, -p], axis=1)
+            return p, way, back - self.ratio * way, shift
+        back += self.ratio * self.open
         right = back[:, :M] - back[:, search.caps] - self.residual[:, :M]
         lack = np.concatenate([-place.lacking, (target / self.here.dual - self.open)[:, loose]], axis=1)
         v = self.both
@@ -405,22 +428,22 @@ class _Newton:
             way[:, -1] = -self.open[:, -1] - _sum(v)
             move = np.concatenate([p, v, move[:, M:]], axis=1)
         way *= search.on
-        turn = (-target / self.here.slack - self.ratio * way) * search.on
+        turn = -target / self.here.slack - self.ratio * way
         turn[:, loose] = shift[:, E:]
         return move, way, turn, shift[:, :E]
 
 
 class _Factor:
-    """Matrices (B, n, n), positive semidefinite, beside ties (B, E + T, n) and what these spare (B, E + T).
+    """Matrices (B, n, n), positive definite, beside ties (B, E + T, n) and what these spare (B, E + T).
 
-    Ties lend the matrix `lent`, a stiffness of the matrix's own size, so that directions which they alone determine
+    Ties have lent the matrix some stiffness (B, E + T) of its own size, so that directions which they alone determine
     are as well determined in it, and keep the rest.
     """
 
-    def __init__(self, matrix: FloatArray, ties: FloatArray, spare: FloatArray, size: FloatArray) -> None:
-        self._ties, self._lent = ties, np.minimum(size, 0.5 / np.maximum(spare, NONE))
-        self._kept = 1 - self._lent * spare
-        matrix = matrix + (ties * self._lent[:, :, None]).swapaxes(1, 2) @ ties
+    def __init__(
+        self, matrix: FloatArray, ties: FloatArray, spare: FloatArray | None = None, lent: FloatArray | None = None
+    ) -> None:
+        self._ties, self._lent = ties, lent
         alone = len(matrix) == 1 or matrix.shape[-1] >= LARGE
         self._apply = _cholesky(matrix) if alone else _decomposition(matrix)
         try:
@@ -428,17 +451,21 @@ class _Factor:
         except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factorised` mends it
             self._apply = _cholesky(matrix)
             self._along = self._apply(ties.swapaxes(1, 2))
-        self._total = ties @ self._along
-        diagonal = _diagonals(self._total)
-        diagonal *= 1 + RIDGE
-        diagonal += NONE + spare / self._kept
+        self._total = ties @ self._along + NONE
+        if spare is not None and lent is not None:
+            self._kept = 1 - lent * spare
+            _diagonals(self._total)[...] += RIDGE * _diagonals(self._total) + spare / self._kept
 
     def solve(self, right: FloatArray, lack: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Move (B, n) and shift (B, E + T): matrix @ move + ties' shift = right, ties @ move - spare shift = lack."""
-        raw = self._apply((right + ((self._lent * lack)[:, None] @ self._ties)[:, 0])[:, :, None])
+        if self._lent is not None:
+            right = right + ((self._lent * lack)[:, None] @ self._ties)[:, 0]
+        raw = self._apply(right[:, :, None])
         excess = self._ties @ raw - lack[:, :, None]
-        shift = excess / self._total if excess.shape[1] == 1 else np.linalg.solve(self._total, excess)
-        return (raw - self._along @ shift)[:, :, 0], shift[:, :, 0] / self._kept
+        alone = excess.shape[1] == 1
+        shift = excess / self._total if alone else np.asarray(np.linalg.solve(self._total, excess), dtype=np.float64)
+        move, found = (raw - self._along @ shift)[:, :, 0], shift[:, :, 0]
+        return move, found if self._lent is None else found / self._kept
 
 
 def _decomposition(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:

@@ -140,7 +140,7 @@ def _bases(goal: Goal, p: FloatArray) -> Iterator[FloatArray]:
     for edge in (0.0, *TANGENT_OFFSETS):
         base = np.where(movable & (p < edge), edge, p)
         if edge == 0 or (base != p).any():
-            slopes = goal.pieces.jacobian(base)[:, goal.w > 0].sum(axis=1) + goal.penalty_gradient(base)
+            slopes = goal.pieces.slopes(base).jacobian()[:, goal.w > 0].sum(axis=1) + goal.penalty_gradient(base)
             ball = goal.within.ball
             steep = ball is not None and ball.kind == "kl" and bool((movable & (base <= 0)).any())
             if np.isfinite(slopes[movable]).all() and not steep:

@@ -197,14 +197,13 @@ def design(
     notices = () if known is None else ("the region lies around the optimum of the fit",)
     if so_far is not None and (line := line_of(so_far.N, so_far.D)) is not None:
         notices = (*notices, parting_run(line, so_far.N, so_far.D))
-    found = Design(
+    caution(notices)
+    return Design(
         sources=names, N=size, D=tokens, runs=_ids(so_far, count), p=pool[order],
         batch=np.arange(count, dtype=np.int64) * parts // count + 1, candidate=order, error=error,
         trained=len(trained), candidates=len(open_places), notices=notices,
         provenance={"log_sha256": None if so_far is None else so_far.digest, "seed": seed},
     )  # fmt: skip
-    caution(found.notices)
-    return found
 
 
 def moved_within(area: Polytope, p: FloatArray, seed: int = 0) -> FloatArray:
