@@ -31,7 +31,8 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 
 TOLERANCE = 1e-11
 """Of the proof and of what rows leave open, relative to what the mixture can change of the objective."""
-ITERATIONS, STALE = 100, 8
+ITERATIONS, STALE, NEARLY = 100, 8, 1e-4
+"""At most, and how many without a better proof than one so good that rounding may be what is left."""
 TO_THE_WALL = 0.995
 LEAST_TARGET = 0.3
 """Of the tolerance, below which no product of a slack and its multiplier is sent."""
@@ -198,7 +199,7 @@ class _Search:
             gap = self._gap(here, place)
             better = gap < gaps
             best = here if better.all() else _Iterate(*(_either(better, *two) for two in zip(here, best, strict=True)))
-            gaps, stale = np.where(better, gap, gaps), np.where(better, 0, stale + 1)
+            gaps, stale = np.where(better, gap, gaps), np.where(better | (gaps > NEARLY), 0, stale + 1)
             done = (gaps <= self.tolerance) | (stale >= STALE) | (iteration == ITERATIONS)
             if np.count_nonzero(done):
                 left[index[done]] = gaps[done]
@@ -322,7 +323,7 @@ class _Search:
         left = np.minimum(np.maximum(1 - reach + reach * reach * _sums(error) / np.maximum(now, NONE), 0.0), 1.0)
         unsettled = UNSETTLED[self.is_box] * _sums(np.abs(newton.residual * here.x))
         least = np.maximum(LEAST_TARGET * self.tolerance * place.level, unsettled)
-        target = np.maximum(left * left * left * now, least) / self.count
+        target = np.minimum(np.maximum(left * left * left * now, least), now) / self.count
         change = newton.direction((newton.product + error * (reach * reach) - target) * self.on)
         ahead, up = _reach(here.slack, change[1]), _reach(here.dual, change[2])
         if not self.is_box or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
