@@ -38,8 +38,9 @@ LEAST_TARGET = 0.3
 """Of the tolerance, below which no product of a slack and its multiplier is sent."""
 UNSETTLED = 0.1, 1e-3
 """Of what slopes lack, the least products; of boxes, which converge without, a smaller part."""
-GROWTH, HALVINGS = 30.0, 8
-"""By how much a step may raise the slope of a target; a longer one goes beyond what a quadratic model tells."""
+HALVINGS, PATIENT, CAREFUL = 8, 3, 0.05
+"""Of a step along which slopes rise more, by the curvature here, than it tells; and by this share of it, once so many
+steps in turn have brought nothing: where tokens begin to repeat curvature jumps, and steps may go to and fro."""
 START, SPREAD, ROOM, NEAR = 0.1, 1e-6, 1e-2, 0.9
 CHUNK = 2_000_000
 NARROW, NONE, TINY, SMALLEST = 1e-13, 1e-300, 1e-150, 1e-200
@@ -151,8 +152,7 @@ class _Place(NamedTuple):
     Of what is minimised plus the sides but floors and caps, and equalities, times their multipliers: `tilt` (B, n), its
     slope, and `hessian` (B, M, M) in the ratios. `targets` (B, K, M) are the slopes of the worst case, and `ties`
     (B, E + T, M) those of equalities, rows and the ball; `beyond` (B, C - 2 M) the sides, at most 0 within; `lacking`
-    (B, E) what equalities lack; `level` (B, 1) the size of what the mixture can change; `steep` (B, K) the slopes of
-    the targets.
+    (B, E) what equalities lack; `level` (B, 1) the size of what the mixture can change.
     """
 
     tilt: FloatArray
@@ -162,7 +162,6 @@ class _Place(NamedTuple):
     beyond: FloatArray
     lacking: FloatArray
     level: FloatArray
-    steep: FloatArray
 
 
 class _Search:
@@ -184,6 +183,7 @@ class _Search:
         idle = upper >= 1 - (_sums(program.lower) - program.lower) - NARROW
         on = np.concatenate([free, free & ~idle, np.ones((B, self.K + 2 * self.L + self.T))], axis=1)
         self.free, self.on, self.all_free = free.astype(float), on, bool(free.all())
+        self.stale = np.zeros(B, dtype=int)
         self.count = np.maximum(on.sum(axis=1, keepdims=True), 1.0)
         self.is_bent, self.is_box = ball == "kl" or program.kl > 0, self.K + self.T == 0
         ends = np.cumsum([0, M, M, self.K, self.L, self.L, self.T]).tolist()
@@ -193,14 +193,14 @@ class _Search:
         """Iterations until every member is proved, or gets no better."""
         here, place = self._start()
         B = len(here.x)
-        best, gaps, stale, index = here, np.full(B, np.inf), np.zeros(B, dtype=int), np.arange(B)
+        best, gaps, index = here, np.full(B, np.inf), np.arange(B)
         final, left = _Iterate(*map(np.empty_like, here)), np.empty(B)
         for iteration in range(ITERATIONS + 1):
             gap = self._gap(here, place)
             better = gap < gaps
             best = here if better.all() else _Iterate(*(_either(better, *two) for two in zip(here, best, strict=True)))
-            gaps, stale = np.where(better, gap, gaps), np.where(better | (gaps > NEARLY), 0, stale + 1)
-            done = (gaps <= self.tolerance) | (stale >= STALE) | (iteration == ITERATIONS)
+            gaps, self.stale = np.where(better, gap, gaps), np.where(better, 0, self.stale + 1)
+            done = (gaps <= self.tolerance) | ((self.stale >= STALE) & (gaps < NEARLY)) | (iteration == ITERATIONS)
             if np.count_nonzero(done):
                 left[index[done]] = gaps[done]
                 for whole, part in zip(final, best, strict=True):
@@ -211,8 +211,8 @@ class _Search:
                 self.program = self.program.take(kept)
                 self.free, self.on, self.count = self.free[kept], self.on[kept], self.count[kept]
                 here, best = (_Iterate(*(part[kept] for part in one)) for one in (here, best))
-                place = _Place(*(part[kept] if len(part) == len(kept) and part.ndim > 1 else part for part in place))
-                index, gaps, stale = index[kept], gaps[kept], stale[kept]
+                place = _Place(*(part[kept] for part in place))
+                index, gaps, self.stale = index[kept], gaps[kept], self.stale[kept]
             here, place = self._step(here, place)
         if not np.isfinite(left).all():
             raise SolveError("the objective is not finite inside the bounds", hint="check the law's parameters")
@@ -293,10 +293,10 @@ class _Search:
             slope, wide = slope * self.free, wide * self.free[:, None]
             steep = steep * self.free[:, None] if self.K else none
         if self.is_box:
-            return _Place(slope, hessian, none, wide, none, lacking, level, np.abs(at.first))
+            return _Place(slope, hessian, none, wide, none, lacking, level)
         return _Place(
             np.concatenate([slope, *more], axis=1), hessian, steep, wide, np.concatenate([*beyond, *sums], axis=1),
-            lacking, level, np.abs(at.first),
+            lacking, level,
         )  # fmt: skip
 
     def _gap(self, here: _Iterate, place: _Place) -> FloatArray:
@@ -329,17 +329,29 @@ class _Search:
         if not self.is_box or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
             ahead = up = np.minimum(ahead, up)
         there, found = self._moved(here, change, ahead, up)
+        move = change[0][:, : self.M]
+        bent = (newton.matrix @ move[:, :, None])[:, :, 0]
+        whole = _sum(bent * move)
         for _ in range(HALVINGS):
-            rises = found.steep > GROWTH * place.steep
-            if not np.count_nonzero(rises):
+            expected = (1 - up) * newton.residual[:, : self.M] + (ahead - up) * (bent - newton.walls * move)
+            beyond = _sum((self._residual(there, found)[:, : self.M] - expected) * move)
+            far = (beyond > np.where(self.stale < PATIENT, 1.0, CAREFUL) * whole) & (
+                whole > self.tolerance * place.level[:, 0]
+            )
+            if not np.count_nonzero(far):
                 break
-            far = np.broadcast_to(rises, self.program.w.shape).any(axis=1, keepdims=True)
-            ahead, up = np.where(far, ahead / 2, ahead), np.where(far, up / 2, up)
+            ahead, up = (np.where(far[:, None], one / 2, one) for one in (ahead, up))
             there, found = self._moved(here, change, ahead, up)
         if not self.is_box:
             wide = there.slack[:, 2 * self.M :]  # a side may have more room than its slack says
             np.copyto(wide, -found.beyond, where=-found.beyond > 0.1 * wide)
         return there, found
+
+    def _residual(self, here: _Iterate, place: _Place) -> FloatArray:
+        """What all slopes, those of floors and caps too, lack of zero (B, n)."""
+        found = place.tilt.copy()
+        found[:, : self.M] += here.dual[:, self.caps] - here.dual[:, : self.M]
+        return found
 
     def _moved(
         self, here: _Iterate, change: Sequence[FloatArray], ahead: FloatArray, up: FloatArray
@@ -362,15 +374,15 @@ class _Newton:
     def __init__(self, search: _Search, here: _Iterate, place: _Place) -> None:
         self.search, self.here, self.place, M = search, here, place, search.M
         self.product, self.ratio = here.slack * here.dual, here.dual / here.slack * search.on
-        self.residual = place.tilt.copy()
-        self.residual[:, :M] += here.dual[:, search.caps] - here.dual[:, :M]
+        self.residual, self.walls = search._residual(here, place), self.ratio[:, :M] + self.ratio[:, search.caps]
         matrix, ties = place.hessian, place.ties
         if not search.all_free:
             matrix = matrix * search.free[:, :, None] * search.free[:, None]
         diagonal = _diagonals(matrix)
         diagonal *= 1 + RIDGE
-        diagonal += self.ratio[:, :M] + self.ratio[:, search.caps]
+        diagonal += self.walls
         diagonal += SMALLEST + (1 - search.free)
+        self.matrix = matrix
         if search.is_box:
             self.factor = _Factor(matrix, ties)
             return
