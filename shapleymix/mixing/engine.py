@@ -198,7 +198,8 @@ class _Search:
         for iteration in range(ITERATIONS + 1):
             gap = self._gap(here, place)
             better = gap < gaps
-            best = here if better.all() else _Iterate(*(_either(better, *two) for two in zip(here, best, strict=True)))
+            pick = better[:, None]
+            best = here if better.all() else _Iterate(*(np.where(pick, *two) for two in zip(here, best, strict=True)))
             gaps, self.stale = np.where(better, gap, gaps), np.where(better, 0, self.stale + 1)
             done = (gaps <= self.tolerance) | ((self.stale >= STALE) & (gaps < NEARLY)) | (iteration == ITERATIONS)
             if np.count_nonzero(done):
@@ -398,7 +399,9 @@ class _Newton:
         if search.K:
             steep = self.ratio[:, search.tops]
             steeper = place.targets * steep[:, :, None]
-            matrix = _bordered(matrix + steeper.swapaxes(1, 2) @ place.targets, -steeper.sum(axis=1), _sum(steep))
+            edge, corner = -steeper.sum(axis=1), _sums(steep)[:, None]
+            matrix = matrix + steeper.swapaxes(1, 2) @ place.targets
+            matrix = np.block([[matrix, edge[:, :, None]], [edge[:, None], corner]])
             ties = np.pad(ties, ((0, 0), (0, 0), (0, 1)))
         lent = np.minimum(place.level, 0.5 / np.maximum(spare, NONE))
         self.factor = _Factor(matrix + (ties * lent[:, :, None]).swapaxes(1, 2) @ ties, ties, spare, lent)
@@ -511,19 +514,6 @@ def _reach(value: FloatArray, change: FloatArray) -> FloatArray:
 def _along(slopes: FloatArray, p: FloatArray) -> FloatArray:
     """Products (B, Q) of slopes (B, Q, M) with moves of the ratios (B, M)."""
     return (slopes @ p[:, :, None])[:, :, 0]
-
-
-def _either(first: BoolArray, one: FloatArray, other: FloatArray) -> FloatArray:
-    return np.where(first[:, None], one, other)
-
-
-def _bordered(matrix: FloatArray, edge: FloatArray, corner: FloatArray) -> FloatArray:
-    """Matrices (B, M, M) with one more unknown: its products with the others (B, M) and with itself (B,)."""
-    size = matrix.shape[-1]
-    found = np.empty((len(matrix), size + 1, size + 1))
-    found[:, :size, :size], found[:, size, size] = matrix, corner
-    found[:, :size, size] = found[:, size, :size] = edge
-    return found
 
 
 def _diagonals(matrix: FloatArray) -> FloatArray:
