@@ -71,9 +71,8 @@ class Slopes(NamedTuple):
             outer = (self.inner * product(w, self.second)[..., None, :]) @ np.swapaxes(self.inner, -1, -2)
         each = np.arange(outer.shape[-1])
         if self.bend is not None:
-            outer[..., each, each] += weigh(
-                self.bend, product(w, self.first)
-            )  # infinite at a ratio of 0, and there alone
+            # infinite at a ratio of 0, and there alone
+            outer[..., each, each] += weigh(self.bend, product(w, self.first))
         if self.bow is not None:
             outer[..., each, each] += weigh(self.bow, w)
         for one, other, bend in self.crossed:

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from shapleymix.errors import FitError, UsageError
-from shapleymix.laws.base import Inputs, Law, Observations, Parameter, require_ratios
+from shapleymix.laws.base import Inputs, Law, Observations, require_ratios
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 RATES = (1.0, 3.0, 10.0, 30.0)
@@ -62,10 +62,6 @@ class BlackBox(Law):
     @classmethod
     def require(cls, inputs: Inputs) -> None:
         require_ratios(inputs, cls)
-
-    @classmethod
-    def parameters(cls) -> tuple[Parameter, ...]:
-        return ()
 
 
 def folds_of(groups: IntArray, most: int, seed: int) -> IntArray:
@@ -260,8 +256,7 @@ class HellingerRidge(BlackBox):
         return len(self.level)
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        place = _Budgets.of(self.budgets)
-        straight = place.features(_logs(N, D)) @ place.features(self.budgets).T
+        straight = _terms(_logs(N, D), self.budgets) @ _terms(self.budgets, self.budgets).T
         logs = np.empty((len(p), len(self.level)))
         for length in np.unique(self.length):
             chosen = self.length == length
@@ -277,8 +272,8 @@ class HellingerRidge(BlackBox):
         first, y, weight = merged(seen, groups)
         p, budgets, groups = seen.p[first], _logs(seen.N, seen.D)[first], groups[first]
         level = (weight * y).sum(axis=0) / weight.sum(axis=0)
-        place = _Budgets.of(budgets)
-        straight = LINEAR * place.features(budgets) @ place.features(budgets).T
+        terms = _terms(budgets, budgets)
+        straight = LINEAR * terms @ terms.T
         kernels = np.stack([near(p, p, length) for length in LENGTHS]) + straight
         length, pull = np.empty(len(level)), np.zeros_like(y)
         patterns, alike = np.unique(weight / weight.max(axis=0), axis=1, return_inverse=True)
@@ -298,24 +293,14 @@ def near(p: FloatArray, q: FloatArray, length: float) -> FloatArray:
     return np.exp(-squared / (2 * length**2))
 
 
-@dataclass(frozen=True)
-class _Budgets:
-    """What standardises log budgets: the mean and spread of those that were learned from, and which vary thrice."""
+def _terms(logs: FloatArray, seen: FloatArray) -> FloatArray:
+    """One, log budgets (R, 2) by the mean and spread of those learned from, and squares where these have three levels.
 
-    center: FloatArray  # (2,)
-    spread: FloatArray  # (2,)
-    bends: tuple[bool, ...]  # three levels or more: a square, too
-
-    @classmethod
-    def of(cls, logs: FloatArray) -> _Budgets:
-        spread = logs.std(axis=0)
-        levels = [len(np.unique(column)) for column in logs.T]
-        return cls(logs.mean(axis=0), np.where(np.array(levels) > 1, spread, np.inf), tuple(n > 2 for n in levels))
-
-    def features(self, logs: FloatArray) -> FloatArray:
-        """One, the standardised logarithms, and the squares of those that vary enough, (R, features)."""
-        z = (logs - self.center) / self.spread
-        return np.concatenate([np.ones((len(z), 1)), z, z[:, self.bends] ** 2], axis=1)
+    Shape (R, terms).
+    """
+    levels = np.array([len(np.unique(column)) for column in seen.T])
+    z = (logs - seen.mean(axis=0)) / np.where(levels > 1, seen.std(axis=0), np.inf)
+    return np.concatenate([np.ones((len(z), 1)), z, z[:, levels > 2] ** 2], axis=1)
 
 
 def _logs(N: FloatArray, D: FloatArray) -> FloatArray:
@@ -369,7 +354,7 @@ class BoostedTrees(BlackBox):
         return len(self.models)
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        features = _features(p, N, D)
+        features = np.column_stack([p, _logs(N, D)])
         return np.exp(np.stack([booster.predict(features) for booster in self._boosters], axis=1))
 
     @cached_property
@@ -382,12 +367,8 @@ class BoostedTrees(BlackBox):
         drawn = np.random.default_rng(seed).permutation(names)
         aside = np.isin(groups, drawn[: max(1, int(VALIDATION_SHARE * len(names)))])
         rows, y, weight = merged(seen, groups)
-        features, aside = _features(seen.p, seen.N, seen.D)[rows], aside[rows]
+        features, aside = np.column_stack([seen.p, _logs(seen.N, seen.D)])[rows], aside[rows]
         return cls(tuple(_boost(features, y[:, j], weight[:, j], aside, seed) for j in range(y.shape[1])))
-
-
-def _features(p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-    return np.concatenate([p, np.log(N)[:, None], np.log(D)[:, None]], axis=1)
 
 
 def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: BoolArray, seed: int) -> str:

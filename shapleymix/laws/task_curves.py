@@ -132,16 +132,14 @@ class TaskCurves(NamedTuple):
         with np.errstate(over="ignore", invalid="ignore"):
             steep = self.a * (1 - 2 / (1 + np.exp(self.a * (floor + u) - self.b)))
             known = {
-                "minus": np.ones_like(u, dtype=bool),
-                "loss": np.ones_like(u, dtype=bool),
-                "log": floor + np.zeros_like(u) >= 0,
+                "log": floor >= 0,
                 "exp": u <= kappa,
                 "inverse": (floor >= 0) & ((kappa >= 2) | (kappa * floor + (kappa - 2) * u >= 0)),
                 "sigmoid": u * np.maximum(steep, 0.0) <= kappa,
             }
-        found = np.zeros(np.broadcast_shapes(np.shape(u), np.shape(self.shape)), dtype=bool)
+        found = ~np.isnan(u) & np.ones(np.shape(self.shape), dtype=bool)  # lines in the loss always are
         for name, holds in known.items():
-            found |= (self.shape == CODES[name]) & holds & ~np.isnan(u)
+            found &= (self.shape != CODES[name]) | holds
         return found
 
     def take(self, rows: IntArray | BoolArray | slice | int) -> TaskCurves:
