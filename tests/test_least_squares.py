@@ -34,10 +34,11 @@ def problems(count: int, noise: float, outliers: float = 0.0, seed: int = 0) -> 
 
 
 def objective(y: FloatArray, loss: Loss, low=WIDE[0], high=WIDE[1], prior=None, weight=None) -> Objective:
-    def residuals(x: FloatArray, number: IntArray) -> tuple[FloatArray, FloatArray]:
-        return curve(x) - y[number], slope(x)
+    def values(x: FloatArray, number: IntArray) -> FloatArray:
+        return curve(x) - y[number]
 
-    return Objective(residuals, np.ones_like(y) if weight is None else weight, loss, low, high, prior)
+    weight, prior = np.ones_like(y) if weight is None else weight, prior or Prior(*np.zeros((2, len(y), 3)))
+    return Objective(lambda x, number: (values(x, number), slope(x)), values, weight, loss, low, high, prior)
 
 
 def value(x: FloatArray, y: FloatArray, delta: float, weight: FloatArray | float = 1.0, prior: Prior | None = None):

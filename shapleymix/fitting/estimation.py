@@ -145,10 +145,9 @@ class Estimation:
         """
         rng = np.random.default_rng([seed, RandomStream.BELIEFS])
         draws = rng.standard_normal((len(shares), 1, *x.shape))[:, :, ranks_of(self.observed.log_loss)]
-        if self.core:
-            of_core = np.isin(self.packing.names, [*self.core])
-            common = rng.standard_normal((len(shares), 1, 1, of_core.sum()))
-            draws[..., of_core] = np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * draws[..., of_core]
+        of_core = np.isin(self.packing.names, [*self.core])
+        common = rng.standard_normal((len(shares), 1, 1, of_core.sum()))
+        draws[..., of_core] = np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * draws[..., of_core]
         for place in self.packing.of_sources():
             draws[..., place] = draws[..., place][..., ranks_of(self.evidence.log.p)]
         start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self
@@ -242,29 +241,20 @@ class Estimation:
         size = max(1, int(CHUNK_BYTES / (len(self.observed.N) * (P + 2) * 8)))
         chunks = [slice(first, min(first + size, len(flat))) for first in range(0, len(flat), size)]
         parts: list[Solution] = []
+
+        def solved(rows: slice) -> Solution:
+            at = self.repeated[replicate[rows] if len(self.repeated) > 1 else [0]]
+            drawn = None if moved is None else moved[rows]
+            objective = self.objective(target[rows], shares[replicate[rows]], at, drawn)
+            found = minimize(objective, flat[rows], stop.iterations, stop.tolerance, stop.damping)
+            return _settled(objective, found) if stop.settle else found
+
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as pool:  # no threads of threads
-            jobs = pool.map(
-                lambda rows: self._solve(
-                    flat[rows],
-                    self.objective(
-                        target[rows],
-                        shares[replicate[rows]],
-                        self.repeated[replicate[rows] if len(self.repeated) > 1 else [0]],
-                        None if moved is None else moved[rows],
-                    ),
-                    stop,
-                ),
-                chunks,
-            )
-            for rows, part in zip(chunks, jobs, strict=True):
+            for rows, part in zip(chunks, pool.map(solved, chunks), strict=True):
                 parts.append(part)
                 if progress is not None:
                     progress(rows.stop, len(flat))
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
-
-    def _solve(self, start: FloatArray, objective: Objective, stop: Stop) -> Solution:
-        found = minimize(objective, start, iterations=stop.iterations, tolerance=stop.tolerance, damping=stop.damping)
-        return _settled(objective, found) if stop.settle else found
 
     def objective(
         self, target: IntArray, shares: FloatArray, at: FloatArray, draws: FloatArray | None = None
@@ -274,12 +264,14 @@ class Estimation:
         `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 1 + M), or (1, 1 + M) for all,
         are log h and log R*.
         """
-        weight = self.observed.weight.T[target] * shares * self._trust(target, at)
+        weight, harm = self.observed.weight.T[target] * shares, self._worn(target, at)[1]
+        if harm is not None:  # the more of it a run has, the less of it the form says right
+            weight = weight * (1 / (1 + np.square(HARM_ERROR * harm / NOISE)))
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
         low, high = self.packing.bounds()
         prior = self._prior(target, weight, draws)
         residuals, values = self.residuals(target, at)
-        return Objective(residuals, weight, self.loss, low, high, prior, values=values)
+        return Objective(residuals, values, weight, self.loss, low, high, prior)
 
     @property
     def loss(self) -> Loss:
@@ -333,11 +325,6 @@ class Estimation:
 
         return residuals, alone
 
-    def _trust(self, target: IntArray, at: FloatArray) -> FloatArray:
-        """The weight (Q, R) of runs that repeated tokens harm: the more harm, the less of it the form says right."""
-        harm = self._worn(target, at)[1]
-        return np.ones(1) if harm is None else 1 / (1 + np.square(HARM_ERROR * harm / NOISE))
-
     def _worn(self, target: IntArray, at: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         """Effective ratios (R, M), or (Q, R, M) where they differ, and harm (Q, R) as a share of the core, if any."""
         law, evidence = self.packing.law, self.evidence
@@ -355,18 +342,15 @@ class Estimation:
         pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
         untold = coefficient & np.isinf(self.believed.spread[target])
         scale = self.settings.prior / Settings.prior
-        precision = believed.precision * scale * np.where(self._of_role("exponent"), self._rows_a_run, 1.0)
+        log = self.evidence.log
+        # checkpoints of one run err together: for an exponent they are one observation
+        rows_a_run = self.alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
+        precision = believed.precision * scale * np.where(self._of_role("exponent"), rows_a_run, 1.0)
         ties = None if believed.ties is None else believed.ties * np.sqrt(scale)
         return Prior(believed.center, np.where(untold, pull, precision), ties)
 
     def _of_role(self, role: Role) -> BoolArray:
         return np.array([known.role == role for known in self.packing.owners], dtype=bool)
-
-    @property
-    def _rows_a_run(self) -> float:
-        """Checkpoints of one run err together: for an exponent they are one observation."""
-        log = self.evidence.log
-        return self.alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
 
     def _estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> Estimate:
         x = self.packing.filled(solution.x[rows], seen)
@@ -396,9 +380,8 @@ def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observat
     empty = [repr(name) for name, total in zip(targets, observed.weight.sum(axis=0), strict=True) if total == 0]
     if empty:
         message = f"law {law.name!r} is undefined on every run that has a loss for {', '.join(empty)}"
-        raise FitError(
-            message, hint="add runs with languages that help these targets (Theta above 0), or choose another law"
-        )
+        hint = "add runs with languages that help these targets (Theta above 0), or choose another law"
+        raise FitError(message, hint=hint)
 
 
 def _settled(objective: Objective, found: Solution) -> Solution:

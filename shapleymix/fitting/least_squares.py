@@ -42,11 +42,6 @@ class Curvature:
     own: FloatArray
     matrix: FloatArray
 
-    @classmethod
-    def of(cls, rows: FloatArray, own: FloatArray) -> Curvature:
-        """The curvature of these rows."""
-        return cls(rows, own, rows.swapaxes(1, 2) @ rows)
-
     def diagonal(self) -> FloatArray:
         """The diagonal, (Q, P)."""
         return np.einsum("qpp->qp", self.matrix) + self.own
@@ -72,9 +67,8 @@ class Curvature:
         return Curvature(self.rows[which], self.own[which], self.matrix[which])
 
     def __setitem__(self, which: BoolArray, other: Curvature) -> None:
-        self.rows[which] = other.rows
-        self.own[which] = other.own
-        self.matrix[which] = other.matrix
+        for name, value in vars(self).items():
+            value[which] = getattr(other, name)
 
 
 def boxed_step(
@@ -191,7 +185,8 @@ class Prior:
 
     def curvature(self, rows: FloatArray) -> Curvature:
         """Its curvature and that of the residuals, whose Jacobian is `rows` (Q, R, P), each by its root of weight."""
-        return Curvature.of(rows if self.ties is None else np.concatenate([rows, self.ties], axis=1), self.precision)
+        rows = rows if self.ties is None else np.concatenate([rows, self.ties], axis=1)
+        return Curvature(rows, self.precision, rows.swapaxes(1, 2) @ rows)
 
 
 @dataclass(frozen=True)
@@ -231,28 +226,22 @@ class _State:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: residuals, weights (Q, R), loss, box ((P,) each side), and optionally a prior.
+    """What is minimised: residuals, weights (Q, R), loss, box ((P,) each side), and a prior.
 
-    `values` gives the residuals alone, where that takes less.
+    `values` gives the residuals alone, which takes less.
     """
 
     residuals: Residuals
+    values: Values
     weight: FloatArray
     loss: Loss
     low: FloatArray
     high: FloatArray
-    prior: Prior | None = None
-    values: Values | None = None
-
-    def values_at(self, number: IntArray, x: FloatArray) -> FloatArray:
-        """The residuals (q, R) of some problems."""
-        return self.residuals(x, number)[0] if self.values is None else self.values(x, number)
+    prior: Prior
 
     def cost_of(self, number: IntArray, x: FloatArray, residual: FloatArray) -> FloatArray:
         """The objective of each problem, shape (q,)."""
         cost = np.einsum("qr,qr->q", self.weight[number], self.loss.value(residual))
-        if self.prior is None:
-            return cost
         return cost + self.prior[number].cost(x)
 
     def expand(self, number: IntArray, x: FloatArray, damping: FloatArray) -> _State:
@@ -260,7 +249,7 @@ class Objective:
         residual, jacobian = self.residuals(x, number)
         weight = self.weight[number]
         score = weight * self.loss.score(residual)
-        prior = Prior(x, np.zeros_like(x)) if self.prior is None else self.prior[number]
+        prior = self.prior[number]
         gradient = (score[:, None, :] @ jacobian)[:, 0, :] + prior.slope(x)
         root = np.sqrt(self._stiffness(residual, weight, damping))
         jacobian *= root[..., None]
@@ -342,7 +331,7 @@ def _bent(objective: Objective, state: _State, step: FloatArray, damped: Curvatu
     algorithm", section 4), and on the laws of this library saves three steps of four.
     """
     low, high = objective.low, objective.high
-    ahead = objective.values_at(state.number, np.clip(state.x + AHEAD * step, low, high))
+    ahead = objective.values(np.clip(state.x + AHEAD * step, low, high), state.number)
     rows = damped.rows[:, : ahead.shape[1]]
     change = (ahead - state.residual) / AHEAD * state.root - (rows @ step[..., None])[..., 0]
     pull = ((2.0 / AHEAD * change)[:, None, :] @ rows)[:, 0, :]

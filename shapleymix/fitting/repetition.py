@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike
 from shapleymix.display import short
 from shapleymix.errors import UsageError, described
 from shapleymix.fitting.evidence import ALIKE, HARM_ERROR, Evidence, believed, harmed_by
-from shapleymix.fitting.least_squares import Prior
 from shapleymix.laws import Law
 from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
 from shapleymix.laws.pieces import harmful
@@ -105,9 +104,8 @@ def _told_by(
     size = np.maximum(np.abs(residual), LEAST_NOISE)
     root = np.sqrt(objective.weight * np.minimum(1.0, problem.delta / size))[..., None]
     score = (objective.weight * problem.loss.score(residual))[:, None, :]
-    prior = objective.prior or Prior(x, np.zeros_like(x))
-    pull = (score @ jacobian)[:, 0] + prior.slope(x)
-    own = prior.curvature(jacobian * root)
+    pull = (score @ jacobian)[:, 0] + objective.prior.slope(x)
+    own = objective.prior.curvature(jacobian * root)
     own = own.plus(RIDGE * own.diagonal() + 1e-300)
     cross, held = (jacobian * root).swapaxes(1, 2) @ (shared * root), objective.held(x, pull)
     follow = np.stack([own.solve(one, held) for one in np.moveaxis(cross, 2, 0)], axis=2)

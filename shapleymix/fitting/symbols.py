@@ -76,11 +76,8 @@ class Packing:
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
         """The box of the search, two arrays (P,)."""
-        pairs = [
-            (float(known.encode(np.array(known.low))), float(known.encode(np.array(known.high))))
-            for known in self.owners
-        ]
-        low, high = np.array(pairs).reshape(-1, 2).T
+        ends = [known.encode(np.array([known.low, known.high])) for known in self.owners]
+        low, high = np.array(ends).reshape(-1, 2).T
         return low, high
 
     def pack(self, symbols: dict[str, FloatArray]) -> FloatArray:
@@ -100,9 +97,8 @@ class Packing:
             if known.name in self.held:
                 symbols[known.name] = np.full((len(x), 1), self.held[known.name])
             else:
-                symbols[known.name] = known.decode(x[:, place[known.name], None].reshape(len(x), -1, 1))
-                if known.axes == "K":
-                    symbols[known.name] = symbols[known.name][:, :, 0]
+                value = known.decode(x[:, place[known.name]])
+                symbols[known.name] = value if known.axes == "K" else value[..., None]
         return self.law(**symbols)
 
     def jacobian(self, slopes: dict[str, FloatArray]) -> FloatArray:
@@ -213,6 +209,7 @@ def _best(packing: Packing, symbols: dict[str, FloatArray], error: FloatArray, k
     return packing.pack(chosen).reshape(order.shape[0], error.shape[1], -1)
 
 
+TOLD = ("center", "spread", "kin")  # fields of a `PriorTable` that knobs change
 NOISE = 0.02  # of a log loss, where cross-validation has not yet told it
 
 
@@ -259,14 +256,12 @@ class PriorTable:
     def chosen(cls, several: Sequence[PriorTable], which: IntArray) -> PriorTable:
         """Of several beliefs, for each target the one of that number (K,)."""
         place = (which, np.arange(len(which)))
-        names = ("center", "spread", "kin")
-        chosen = {name: np.stack([getattr(one, name) for one in several])[place] for name in names}
+        chosen = {name: np.stack([getattr(one, name) for one in several])[place] for name in TOLD}
         return replace(several[0], **chosen)
 
     def same(self, other: PriorTable) -> bool:
         """Whether two beliefs are one."""
-        names = ("center", "spread", "kin")
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in TOLD)
 
     def only(self, targets: IntArray) -> PriorTable:
         """The same for some targets alone."""
