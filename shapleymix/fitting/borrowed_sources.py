@@ -149,11 +149,8 @@ class _Place:
         if symbol.axes == "K":
             return self.shaped(symbol, value)
         row = LITTLE * row if symbol.name == "own" else row
-        if self.fresh:
-            return np.insert(value, self.row, row, axis=-2)
-        value = value.copy()
-        value[..., self.row, :] = row
-        return value
+        others = value if self.fresh else np.delete(value, self.row, axis=-2)
+        return np.insert(others, self.row, row, axis=-2)
 
     def shaped(self, symbol: Parameter, value: FloatArray) -> FloatArray:
         """A symbol per target: of the new source's own that of the known one's, if nothing told it.

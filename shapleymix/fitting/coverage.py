@@ -203,9 +203,7 @@ def _ranges(values: FloatArray, used: BoolArray) -> FloatArray:
 
 def untrained_losses(log: RunLog) -> FloatArray:
     """Highest measured loss of untrained models (D = 0) for each target, (K,); NaN where the log has none."""
-    losses = log.loss[~log.trained]
-    highest = np.where(np.isnan(losses), -np.inf, losses).max(axis=0, initial=-np.inf)
-    return np.where(np.isfinite(highest), highest, np.nan)
+    return np.fmax.reduce(log.loss[~log.trained], axis=0, initial=np.nan)
 
 
 NEAR = 3.0  # intervals of fits without the largest size, 2.2 to 4.1 times the next, hold what they say,
@@ -312,12 +310,12 @@ def require_runs(problem: Estimation, evidence: Evidence, rows: BoolArray) -> No
     FitError
         Naming the law, the target, what is there and what is needed.
     """
-    log = evidence.log
+    log, law, name = evidence.log, problem.packing.law, problem.packing.law.name
     mixtures = {key for key, use in zip(log.mixture_keys, rows, strict=True) if use}
-    if "mixture" in problem.packing.law.needs and len(mixtures) < 2:  # one tells nothing about mixtures
-        message = f"law {problem.packing.law.name!r} needs different mixtures; all {int(rows.sum())} runs have one"
+    if "mixture" in law.needs and len(mixtures) < 2:  # one tells nothing about mixtures
+        message = f"law {name!r} needs different mixtures; all {int(rows.sum())} runs have one"
         raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")
-    if problem.packing.law.knobs:
+    if law.knobs:
         return  # what is believed tells the numbers that the runs do not
     lost = np.round(log.p - problem.observed.p, 12)  # of repeated tokens; what differs by rounding alone is one
     settings = np.column_stack([log.groups, log.N, log.D, lost])
@@ -328,8 +326,7 @@ def require_runs(problem: Estimation, evidence: Evidence, rows: BoolArray) -> No
         count = len(np.unique(which[use]))
         if count < needed:
             message = (
-                f"law {problem.packing.law.name!r} fits {needed} numbers for target {target!r} "
-                f"but has {count} different runs for it"
+                f"law {law.name!r} fits {needed} numbers for target {target!r} but has {count} different runs for it"
             )
             hint = "add runs, loosen the filters, or choose a law with fewer symbols"
             raise FitError(message, hint=hint, location=Location(file=log.origin, column=f"loss_{target}"))

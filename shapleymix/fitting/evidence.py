@@ -269,9 +269,7 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
 def _by_schedule(share: FloatArray, settings: Settings) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
     """What rows count by their share (R,) of the schedule, which are judged, and what is to be said of checkpoints."""
     every, early = np.ones(len(share)), ~(share >= FINISHED)
-    counted = (
-        f"{int(early.sum())} of {len(share)} rows are checkpoints before the end of their run: the fit answers for"
-    )
+    counted = f"{early.sum()} of {len(share)} rows are checkpoints before the end of their run: the fit answers for"
     if not early.any():
         return every, ~early, ()
     if settings.checkpoints == ALL:

@@ -217,9 +217,8 @@ class Fit(Tabular, Record):
         self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray, level: float, unit: Unit
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Losses (R, K) in nats as the law gives them, as they are shown, and their ends (2, R, K)."""
-        _, first, place = np.unique(
-            np.column_stack([N, D, np.nan_to_num(unique)]), axis=0, return_index=True, return_inverse=True
-        )
+        keys = np.column_stack([N, D, np.nan_to_num(unique)])
+        _, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         raw, losses = np.empty((2, len(p), len(self.targets)))
         ends = np.empty((2, *losses.shape))
         for number, row in enumerate(first.tolist()):
@@ -349,8 +348,8 @@ class FitLosses(LossSource):
     def of(cls, fit: Fit, N: float, D: float, available: FloatArray | None) -> FitLosses:
         """A fit at N parameters, D tokens and unique tokens (M,), NaN for no limit."""
         known, unlimited = fit.repetition, available is None or bool(np.isnan(available).all())
-        supply = None if known is None or unlimited or available is None else available / D
-        supply = None if supply is None else np.where(np.isnan(supply), np.inf, supply)
+        told = None if known is None or unlimited else available
+        supply = None if told is None else np.where(np.isnan(told), np.inf, told / D)
         symbols, drawn = (np.zeros(1 + len(fit.sources)), None) if known is None else (known.symbols, known.replicates)
         if known is not None and supply is not None:
             far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
@@ -397,9 +396,9 @@ class FitLosses(LossSource):
         return self._of_regimes(found, p, lambda without, q: moved(without, q, samples))
 
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
-        noise = self.fit.noise
-        plain = super().scatter(p, samples, runs=runs)
-        return plain if noise is None else noise.field(p, samples, self.fit.seed, runs=runs)
+        if self.fit.noise is None:
+            return super().scatter(p, samples, runs=runs)
+        return self.fit.noise.field(p, samples, self.fit.seed, runs=runs)
 
     def missed(self, p: FloatArray, unit: FloatArray) -> FloatArray:
         absent, noise = self.fit.absent, self.fit.noise
@@ -535,12 +534,10 @@ def fit(
     """
     how = Settings(**settings, bootstrap=bootstrap)
     study = study_of(log, transfer, languages, how, seed, vocabulary=vocabulary)
-    if alone := law == AUTO and len(set(study.log.mixture_keys)) == 1:
-        law = Chinchilla
-    free = isinstance(law, str) and law == AUTO
+    alone = law == AUTO and len(set(study.log.mixture_keys)) == 1
     parts = parted(study)
-    selection = selected(parts.study, progress) if free else None
-    chosen = law_of(law if selection is None else selection.preferred())
+    selection = selected(parts.study, progress) if law == AUTO and not alone else None
+    chosen = Chinchilla if alone else law_of(law if selection is None else selection.preferred())
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)
     found = replace(fit_of(parts, chosen, progress), selection=selection)

@@ -17,12 +17,7 @@ from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of
 from shapleymix.fitting.held_out import Scores, learned_by, predicted_held_out, require_losses, score
 from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.questions import (
-    questions_of_budgets,
-    questions_of_fit,
-    questions_of_recipes,
-    questions_of_units,
-)
+from shapleymix.fitting.questions import questions_of
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study
 from shapleymix.fitting.symbols import drawn_exponents
@@ -119,11 +114,9 @@ def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, dict[
     require_losses(point.law.name, fitted, point.used, log)
     seen = np.where(study.evidence.counted, log.loss, np.nan)
     held_out = None if losses is None else score(targets, seen, losses)
-    residual = np.log(log.loss / fitted)
-    odd = dict.fromkeys(questions_of_fit(log, residual, point.used), False)
-    odd |= dict.fromkeys((*questions_of_units(log, residual, point.used), *questions_of_budgets(log, point.used)), True)
-    rates = questions_of_recipes(log, np.log(seen / (fitted if losses is None else losses)), study.seed)
-    return score(targets, seen, fitted), held_out, odd | rates
+    left = np.log(seen / (fitted if losses is None else losses))
+    odd = questions_of(log, np.log(log.loss / fitted), left, point.used, study.seed)
+    return score(targets, seen, fitted), held_out, odd
 
 
 def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:

@@ -24,6 +24,15 @@ LISTED = 3
 LEAST = 1e-12  # of a residual of which the logarithm is taken
 
 
+def questions_of(log: RunLog, residual: FloatArray, left: FloatArray, used: BoolArray, seed: int) -> dict[str, bool]:
+    """Every question, and whether an answer should repeat it, from logs of measured over fitted losses (R, K), and over
+    held-out ones (`left`), NaN where they do not count.
+    """
+    odd = dict.fromkeys(questions_of_fit(log, residual, used), False)
+    odd |= dict.fromkeys((*questions_of_units(log, residual, used), *questions_of_budgets(log, used)), True)
+    return odd | questions_of_recipes(log, left, seed)
+
+
 def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
     """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest first.
 

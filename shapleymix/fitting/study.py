@@ -74,7 +74,7 @@ def tuned(problem: Estimation, share: FloatArray, masks: BoolArray, progress: St
     trials = few.walk(few.trial(usual, first.x), progress)
     if len(sample) < len(start):
         trials = [search.trial(few.best(trials).knobs)]
-    won = search.choice(trials, fold >= 0)
+    won = search.errors(trials, fold >= 0).argmin(axis=0)
     believed = PriorTable.chosen([trial.believed for trial in trials], won)
     knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.telling()}
     found = replace(search.problem, believed=believed, repeated=begun.repeated)
@@ -117,9 +117,8 @@ class _Search:
         if not self.problem.evidence.tells(self.problem.packing.law):
             return self
         shares = self.share * ~self.masks
-        return replace(
-            self, problem=fit_repetition(self.problem, shares, self.problem.begun(shares) if x is None else x)[0]
-        )
+        x = self.problem.begun(shares) if x is None else x
+        return replace(self, problem=fit_repetition(self.problem, shares, x)[0])
 
     def telling(self) -> list[str]:
         """The knobs that change anything: without a transfer matrix its share does not."""
@@ -159,17 +158,13 @@ class _Search:
         errors = self.errors(trials, self.fold >= 0)
         return trials[int(np.log(np.maximum(errors, 1e-12)).mean(axis=1).argmin())]
 
-    def choice(self, trials: list[Trial], rows: BoolArray) -> IntArray:
-        """The trial (K,) that each target takes, by the errors of some rows."""
-        return self.errors(trials, rows).argmin(axis=0)
-
     def predicted(self, trials: list[Trial]) -> FloatArray:
         """Log losses (R, K) of each fold by the choice of the others; NaN where a fit was told nothing of a target."""
         stacked = np.stack([trial.predicted for trial in trials])
         found = np.full(stacked.shape[1:], np.nan)
         for number, rows in enumerate(self.masks):
             others = (self.fold >= 0) & (self.fold != number) if len(self.masks) > 1 else self.fold >= 0
-            which = self.choice(trials, others)
+            which = self.errors(trials, others).argmin(axis=0)
             found[rows] = stacked[which, :, np.arange(len(which))].T[rows]
         return np.where(self.has_training_data, found, np.nan)
 
@@ -303,9 +298,8 @@ class Study:
             aside = np.array([label != "fit" for label in log.split])[None, :]
             return _some_of_both(aside, "split"), "rows held out by the split column"
         if leave_largest_N:
-            return _some_of_both(
-                (log.N.max() == log.N)[None, :], "size"
-            ), f"largest size left out (N = {log.N.max():g})"
+            aside = (log.N.max() == log.N)[None, :]
+            return _some_of_both(aside, "size"), f"largest size left out (N = {log.N.max():g})"
         return self.cross_validation(self.settings.folds)
 
     def provenance(self, law: type[Law]) -> dict[str, Json]:

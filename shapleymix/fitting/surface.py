@@ -345,9 +345,10 @@ class Surface:
         if none:
             yield f"the curve of {short(none)} gives a score below 0 or above 1"
 
-    def scored(self, losses: FloatArray, mixture: int, *, runs: bool) -> FloatArray:
-        """Samples of error rates (S, T) from those of losses (S, K) of a question's mixture of that number."""
-        assert self.score is not None
+    def read(self, losses: FloatArray, mixture: int, *, runs: bool) -> FloatArray:
+        """Samples in the unit, or of error rates (S, T), from losses (S, K) of a question's mixture of that number."""
+        if self.score is None:
+            return losses * self.unit.per_nat
         if len(losses) == 1:
             return self.score.curves.errors(losses[:, self.places])
         count = len(losses) if self.draws is None else self.draws.batch[0]
@@ -395,9 +396,7 @@ def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> Flo
         logs = known.base(p, count) + known.missed(p, field[:, place]) + known.form(p, count)
         with np.errstate(over="ignore"):
             losses = np.minimum(np.exp(logs), known.most(p))
-        scored = surface.score is not None
-        read = surface.scored(losses, int(mixtures[place]), runs=runs) if scored else losses * surface.unit.per_nat
-        found.append(read)
+        found.append(surface.read(losses, int(mixtures[place]), runs=runs))
     return np.stack(found, axis=1)
 
 
