@@ -340,14 +340,8 @@ def shapley_values(
         game.require_complete()
     estimate = estimate_shapley(game.members, game.payoffs, game.noise, players=game.players)
     stderr = None if estimate.method == "exact" and game.noise is None else estimate.stderr
-    return TransferMatrix.from_sv(
-        estimate.values, game.players, game.targets, stderr, _provenance(game, estimate.method)
-    )
-
-
-def _provenance(game: Game, method: str) -> dict[str, Json]:
-    return {
-        "method": method,
+    made_from: dict[str, Json] = {
+        "method": estimate.method,
         "N": game.N,
         "D": game.D,
         "players": len(game.players),
@@ -358,3 +352,4 @@ def _provenance(game: Game, method: str) -> dict[str, Json]:
         "log": game.origin,
         "notices": list(game.notices),
     }
+    return TransferMatrix.from_sv(estimate.values, game.players, game.targets, stderr, made_from)

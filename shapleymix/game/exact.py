@@ -42,8 +42,15 @@ def exact_shapley(payoffs: ArrayLike) -> FloatArray:
         If the number of rows is no power of two, K exceeds 24, or a payoff is not finite.
     """
     table = np.asarray(payoffs)
-    players = _check_table(table)
-    joining = joining_weights(players)
+    if table.ndim != 2 or table.dtype.kind not in "fiub":
+        message = f"payoffs must be a numeric (2**K, T) array, not {table.dtype} of shape {table.shape}"
+        raise DataError(message, hint="one target is payoffs[:, None]")
+    rows, targets = table.shape
+    if rows < 2 or rows & (rows - 1):
+        hint = "one row for every coalition, in the order of bitmasks, row 0 the empty one"
+        raise DataError(f"payoffs has {rows} rows, which is not 2**K for any K >= 1", hint=hint)
+    refuse_too_many(rows.bit_length() - 1, targets)
+    joining = joining_weights(rows.bit_length() - 1)
     with np.errstate(invalid="ignore", over="ignore"):  # told by name below
         values = contract(table, np.append(0.0, joining), np.append(-joining, 0.0))
     if not np.isfinite(values).all():
@@ -114,15 +121,3 @@ def _sums_by_member(table: FloatArray) -> FloatArray:
         sums.append(with_player.sum(axis=0))
         table = without + with_player
     return np.array(sums[::-1])
-
-
-def _check_table(table: np.ndarray) -> int:
-    if table.ndim != 2 or table.dtype.kind not in "fiub":
-        message = f"payoffs must be a numeric (2**K, T) array, not {table.dtype} of shape {table.shape}"
-        raise DataError(message, hint="one target is payoffs[:, None]")
-    rows, targets = table.shape
-    if rows < 2 or rows & (rows - 1):
-        hint = "one row for every coalition, in the order of bitmasks, row 0 the empty one"
-        raise DataError(f"payoffs has {rows} rows, which is not 2**K for any K >= 1", hint=hint)
-    refuse_too_many(rows.bit_length() - 1, targets)
-    return rows.bit_length() - 1

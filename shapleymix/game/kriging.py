@@ -17,8 +17,8 @@ from itertools import combinations
 from math import ceil, comb
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.special import softmax
 
 from shapleymix.display import Shown
 from shapleymix.errors import DataError, UsageError
@@ -49,7 +49,7 @@ def kriged_shapley(
         Shapley values and their standard errors.
     """
     posteriors = [_posterior(members, payoffs, rho) for rho in RHO_GRID]
-    shares = _shares(np.stack([each.log_evidence for each in posteriors]))
+    shares = softmax(np.stack([each.log_evidence for each in posteriors]), axis=0)  # (G, T), under a flat prior
     values = np.einsum("gt,gkt->kt", shares, np.stack([each.values for each in posteriors]))
     spread = np.stack([each.variance + (each.values - values) ** 2 for each in posteriors])
     variance = np.einsum("gt,gkt->kt", shares, spread)
@@ -57,9 +57,6 @@ def kriged_shapley(
         squares = np.stack([each.weights**2 for each in posteriors])
         variance += np.einsum("gt,gkc,ct->kt", shares, squares, noise, optimize=True)
     return values, np.sqrt(variance)
-
-
-Real = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -87,19 +84,15 @@ def _posterior(members: BoolArray, payoffs: FloatArray, rho: float) -> _Posterio
     residual = payoffs_w - basis @ (basis.T @ payoffs_w)
     freedom = count - players - 1
     squares = (residual**2).sum(axis=0)
+    volume = np.log(np.diag(factor)).sum() + np.log(np.abs(np.diag(triangle))).sum()
     unit = 2 / players * influence.sum() - (cross_w**2).sum(axis=0) + (through_trend**2).sum(axis=0)
     return _Posterior(
         values=weights_w @ payoffs_w,
         variance=np.maximum(unit, 0.0)[:, None] * squares / max(freedom - 2, 1),
         weights=solve_triangular(factor, weights_w.T, lower=True, trans=1).T,
-        log_evidence=_log_evidence(squares, freedom, factor, triangle),
+        # the restricted log likelihood, its scale tau profiled out
+        log_evidence=-0.5 * freedom * np.log(np.maximum(squares, np.finfo(float).tiny)) - volume,
     )
-
-
-def _log_evidence(squares: FloatArray, freedom: int, factor: Real, triangle: Real) -> FloatArray:
-    """Restricted log likelihood of each target, its scale tau profiled out."""
-    volume = np.log(np.diag(factor)).sum() + np.log(np.abs(np.diag(triangle))).sum()
-    return -0.5 * freedom * np.log(np.maximum(squares, np.finfo(float).tiny)) - volume
 
 
 def _correlation(members: BoolArray, rho: float) -> FloatArray:
@@ -125,16 +118,8 @@ def _influence(players: int, rho: float) -> FloatArray:
 
 def _covariance(members: BoolArray, influence: FloatArray) -> FloatArray:
     """Covariance (C, K) of each payoff with each player's value: a member's is +h, an absent player's -h."""
-    sizes = members.sum(axis=1)
-    with_player = influence[np.maximum(sizes - 1, 0)][:, None]
-    without = influence[np.minimum(sizes, len(influence) - 1)][:, None]
-    return np.where(members, with_player, -without)
-
-
-def _shares(log_evidence: FloatArray) -> FloatArray:
-    """Posterior weights (G, T) of the grid points under a flat prior."""
-    relative = np.exp(log_evidence - log_evidence.max(axis=0))
-    return relative / relative.sum(axis=0)
+    others = members.sum(axis=1, keepdims=True) - members
+    return np.where(members, influence[others], -influence[others])
 
 
 MOST = 4000
@@ -246,10 +231,8 @@ def _draw(players: int, size: int, quota: int, generator: np.random.Generator) -
     halved = 2 * size == players  # of each pair of complements, the one that holds player 0
     possible = comb(players, size) // (2 if halved else 1)
     if possible <= 4 * quota:
-        rows = np.zeros((possible, players), dtype=bool)
-        chosen = combinations(range(players), size)
-        for row, held in zip(rows, chosen, strict=False):
-            row[list(held)] = True
+        held = np.array(list(combinations(range(players), size))[:possible])
+        rows = (held[:, :, None] == np.arange(players)).any(axis=1)
         return rows[generator.permutation(possible)[:quota]]
     found = np.zeros((0, players), dtype=bool)
     while len(found) < quota:
