@@ -36,6 +36,7 @@ from shapleymix.tables.languages import languages_of
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat
+from shapleymix.tables.sheets import listed
 from shapleymix.tables.words import parse_budget, parse_whole
 
 EXPONENTS = (0.2, 0.45, 0.9)
@@ -294,10 +295,8 @@ def _ordered(S: FloatArray, F: FloatArray, A: FloatArray, chosen: Sequence[int])
 
 def _runs_so_far(log: Logs) -> RunLog:
     """The runs that are trained or planned, not the untrained models."""
-    listed: list[Any] = list(log) if isinstance(log, (list, tuple)) else [log]
-    read = concat(
-        [one if isinstance(one, RunLog) else read_runs(one, losses="optional") for one in listed], losses="optional"
-    )
+    logs = [one if isinstance(one, RunLog) else read_runs(one, losses="optional") for one in listed(log)]
+    read = concat(logs, losses="optional")
     kept = read.select(read.trained)
     if not len(kept) or not kept.sources:
         raise UsageError("the log holds no run with a mixture", hint="leave it out to plan before any run")
@@ -348,10 +347,9 @@ def _mixtures(
     rng = np.random.default_rng([seed, RandomStream.DESIGN])
     inside, corners = _inside(area, rng)
     pool = None if candidates is None else _listed(candidates, area)
-    if region is not None:
-        points = _listed(region, area)
-    else:
-        points = _within(area, inside, _drawn(ASKED, len(inside), rng)) if pool is None else pool
+    points = pool if region is None else _listed(region, area)
+    if points is None:
+        points = _within(area, inside, _drawn(ASKED, len(inside), rng))
     if pool is None:
         M = len(inside)
         drawn = np.concatenate([np.full((1, M), 1 / M), _drawn(DRAWN, M, rng), _sparse(SPARSE, M, rng)])
@@ -420,13 +418,11 @@ def _within(area: Polytope, inside: FloatArray, p: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(speed > STILL, np.maximum(room, 0.0) / speed, np.inf).min(axis=1)
     share = np.minimum(share, 1.0)
-    if area.ball is not None:
+    if (ball := area.ball) is not None:
         low, high = np.zeros(len(p)), share
         for _ in range(40):
             middle = (low + high) / 2
-            holds = [
-                area.ball.distance(inside + t * one) <= area.ball.radius for t, one in zip(middle, way, strict=True)
-            ]
+            holds = [ball.distance(inside + t * one) <= ball.radius for t, one in zip(middle, way, strict=True)]
             low, high = np.where(holds, middle, low), np.where(holds, high, middle)
         share = low
     found = inside + share[:, None] * way

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Unpack
+from typing import ClassVar, NamedTuple, Unpack
 
 import numpy as np
 
@@ -151,8 +151,7 @@ def learning_curve(
     return _curve(law.name, study, sizes, level, (*regimes.notices, *notices))
 
 
-@dataclass(frozen=True)
-class _Size:
+class _Size(NamedTuple):
     """Fits to so many mixtures, and the PE of each."""
 
     mixtures: float
