@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 SHOWN_FAULTS, SHOWN_ALIKE = 20, 3
 _LISTED = 30
@@ -76,7 +76,7 @@ class ShapleyMixError(ValueError):
         super().__init__(self._text())
 
     @classmethod
-    def of(cls, faults: Iterable[Fault], what: str = "the input") -> ShapleyMixError:
+    def of(cls, faults: Iterable[Fault], what: str = "the input") -> Self:
         """One error for many faults; the first fault gives the place and the hint."""
         listed = tuple(faults)
         first = listed[0]

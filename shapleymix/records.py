@@ -206,7 +206,9 @@ def _check_shapes(values: dict[str, object], axes: Mapping[str, str], place: Loc
     for name, letters in axes.items():
         if (value := values[name]) is None:
             continue
-        found, letters = _shape(value, letters)
+        found = value.shape if isinstance(value, np.ndarray) else (len(typing.cast(tuple, value)),)
+        if letters[0] == "*":
+            found, letters = found[1 - len(letters) :], letters[1:]
         for letter, length in zip(letters, found, strict=False):
             lengths.setdefault(letter, int(letter) if letter.isdigit() else length)
         shape = tuple(int(letter) if letter.isdigit() else lengths.get(letter, 0) for letter in letters)
@@ -215,9 +217,3 @@ def _check_shapes(values: dict[str, object], axes: Mapping[str, str], place: Loc
         elif found != shape:
             message = f"the field {name!r} has shape {found}, expected {shape}"
             raise StoreError(message, location=Location(place.file, column=name), hint=WRITE_AGAIN)
-
-
-def _shape(value: object, letters: str) -> tuple[tuple[int, ...], str]:
-    """The shape of a value on the axes that these letters say, and the letters."""
-    found = value.shape if isinstance(value, np.ndarray) else (len(typing.cast(tuple, value)),)
-    return (found[1 - len(letters) :], letters[1:]) if letters[0] == "*" else (found, letters)

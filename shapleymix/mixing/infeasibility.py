@@ -30,8 +30,7 @@ def checked(bounds: Polytope) -> Polytope:
     InfeasibleError
         If they leave no mixture.
     """
-    error = explain(bounds)
-    if error is not None:
+    if (error := explain(bounds)) is not None:
         raise error
     return bounds.presolved()
 
@@ -49,9 +48,7 @@ def explain(bounds: Polytope) -> InfeasibleError | None:
     if unseen:
         why = f"; no run of the fit ever saw {', '.join(unseen)}: held at 0 unless they are allowed"
         faults = [replace(fault, message=f"{fault.message}{why}") for fault in faults]
-    error = InfeasibleError.of(faults, "the set of bounds")
-    assert isinstance(error, InfeasibleError)
-    return error
+    return InfeasibleError.of(faults, "the set of bounds")
 
 
 def _faults_of_sums(bounds: Polytope) -> list[Fault]:
