@@ -23,22 +23,10 @@ from shapleymix.files import read_json
 from shapleymix.fitting.evidence import traceless
 from shapleymix.mixing.polytope import FIXED, GIVEN, KEPT, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.tables import words
 from shapleymix.tables.languages import Languages, Parents, column_of, paths_of, tokens_at_hand
 from shapleymix.tables.mixtures import MixtureSpec, is_file_name, mixture_of
-from shapleymix.tables.words import (
-    Amount,
-    Amounts,
-    Ratios,
-    amounts,
-    format_size,
-    parse_budget,
-    parse_choice,
-    parse_number,
-    parse_positive,
-    parse_ratio,
-    parse_size,
-    ratio_number,
-)
+from shapleymix.tables.words import Amount, Amounts, Ratios, amounts, format_size
 
 _BOUND = re.compile(
     r"(?:(?P<name>[^:<>=]+):)?(?:(?P<low>[^:<>=]+)<=)?(?P<members>[^:<>=]+)(?P<sign><=|>=|=)(?P<bound>[^:<>=]+)"
@@ -76,7 +64,7 @@ class Group:
         if not members or not all(isinstance(member, str) and member for member in members):
             raise UsageError(f"{members!r} are no sources of a group", hint=_HINT)
         for side in ("lower", "upper"):
-            object.__setattr__(self, side, parse_ratio(getattr(self, side), f"the group {self.label!r}"))
+            object.__setattr__(self, side, words.parse_ratio(getattr(self, side), f"the group {self.label!r}"))
         if self.lower > self.upper:
             raise UsageError(f"the group {self.label!r} has a floor {self.lower:g} above its cap {self.upper:g}")
 
@@ -106,21 +94,19 @@ class Group:
         if found is None or not all(members) or (found["low"] and found["sign"] != "<="):
             raise UsageError(f"group: {text!r} is no bound", hint=_HINT)
         what, sign = f"the group {text!r}", found["sign"]
-        bound = parse_ratio(found["bound"].strip(), what)
-        low = parse_ratio(found["low"].strip(), what) if found["low"] else 0.0
+        bound = words.parse_ratio(found["bound"].strip(), what)
+        low = words.parse_ratio(found["low"].strip(), what) if found["low"] else 0.0
         name = found["name"].strip() if found["name"] else None
         return cls(members, low if sign == "<=" else bound, 1.0 if sign == ">=" else bound, name)
 
 
-EpochsSpec = Amount | Mapping[str, Amount] | Sequence[str]
-TokensSpec = Amount | Mapping[str, Amount] | Sequence[str]
+EpochsSpec = Amounts | float
+TokensSpec = EpochsSpec
 GroupSpec = Group | str
 NamesSpec = Sequence[str] | str
 
 
-def groups_of(
-    given: Sequence[Group | str] | Group | str, sources: Sequence[str], families: Families
-) -> tuple[Group, ...]:
+def groups_of(given: Sequence[GroupSpec] | GroupSpec, sources: Sequence[str], families: Families) -> tuple[Group, ...]:
     """Groups with the labels of sources only.
 
     Parameters
@@ -252,40 +238,40 @@ def polytope_of(
     tokens = tokens_at_hand(names, languages, available)
     read = np.zeros(len(names))
     if after is not None and trained is not None:
-        read = _read_so_far(after, parse_budget(trained, "trained"), names, mixture_of(after, names, tokens, D))
+        read = _read_so_far(after, words.parse_budget(trained, "trained"), names, mixture_of(after, names, tokens, D))
     if read.sum() >= D:
         message = f"the run has read {format_size(read.sum())} of {format_size(D)} tokens: none are left to choose"
         raise InfeasibleError(message, hint="D counts the tokens of the whole run")
-    epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, parse_positive, "max_epochs")
+    epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, words.parse_positive, "max_epochs")
     epochs = np.where(np.isnan(epochs), usual_epochs, epochs)
-    least = amounts(none, min_tokens, names, parse_size, "min_tokens")
+    least = amounts(none, min_tokens, names, words.parse_size, "min_tokens")
     families = families_of(languages, names, parents)
     sums = families.keys() - set(names)
     asked = ((fix, "fix"), (caps, "caps"), (floors, "floors"))
-    fixed, most, typed = (amounts(none, given, names, parse_ratio, what, sums) for given, what in asked)
+    fixed, most, typed = (amounts(none, given, names, words.parse_ratio, what, sums) for given, what in asked)
     with np.errstate(invalid="ignore"):
         supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
     above = np.stack([fixed, most, supplied, np.ones(len(names))])
     below = np.stack([fixed, typed, least / D, np.where(read > 0, read, np.nan) / D, np.zeros(len(names))])
     upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
     capped, floored = np.array([FIXED, GIVEN, TOKENS, ""]), np.array([FIXED, GIVEN, TOKENS, READ, ""])
-    held = np.isin(names, list(unseen))
     found = groups_of(groups, names, families)
     closed = np.isin(names, [name for one in found if one.upper == 0 for name in one.sources])
     found = tuple(one for one in found if one.upper > 0)
     bounds = Polytope(
         sources=names,
         lower=lower,
-        upper=np.where(held, 0.0, upper),
+        upper=upper,
         floor_origin=tuple(floored[np.nanargmax(below, axis=0)].tolist()),
-        cap_origin=tuple(np.where(held, UNSEEN, capped[np.where(upper < 1, np.nanargmin(above, axis=0), 3)]).tolist()),
+        cap_origin=tuple(capped[np.where(upper < 1, np.nanargmin(above, axis=0), 3)].tolist()),
         rows=np.array([[float(name in one.sources) for name in names] for one in found]).reshape(-1, len(names)),
         row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in found]),
         row_high=np.array([one.upper if one.upper < 1 else np.inf for one in found]),
         row_names=tuple(one.label for one in found),
         ball=None if near is None else _ball(mixture_of(near, names, tokens, D), within, distance),
         supply=Supply(float(D), tokens, epochs, np.nan_to_num(least), read),
-    ).held_at_zero(closed, GIVEN)
+    )
+    bounds = bounds.held_at_zero(np.isin(names, list(unseen)), UNSEEN).held_at_zero(closed, GIVEN)
     listed = [keep_within] if isinstance(keep_within, str) else keep_within
     for parent in [name.strip() for text in listed for name in text.split(",")] if keep_within else ():
         members = np.isin(names, members_of([parent], names, families, "keep_within"))
@@ -311,9 +297,8 @@ def _read_so_far(after: MixtureSpec, trained: float, names: tuple[str, ...], p: 
     known = dict(zip(answer["sources"], answer["read"], strict=True))
     before = np.array([known.get(name, 0.0) for name in names])
     if trained < before.sum():
-        message = (
-            f"the answer goes on from {format_size(before.sum())} tokens, and the run has read {format_size(trained)}"
-        )
+        had, now = format_size(before.sum()), format_size(trained)
+        message = f"the answer goes on from {had} tokens, and the run has read {now}"
         raise InfeasibleError(message, hint="trained counts all tokens of the run so far")
     rest = np.maximum(p * answer["D"] - before, 0.0)
     return before + (trained - before.sum()) * rest / rest.sum()
@@ -341,14 +326,11 @@ def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, kept: Mixtur
 
 
 def _ball(center: FloatArray, within: float | str | None, distance: str) -> Ball:
-    parse_choice(distance, ("l1", "kl"), "distance")
+    nats = words.parse_choice(distance, ("l1", "kl"), "distance") == "kl"
     assert within is not None
-    if distance == "kl":
-        radius = parse_number(within, "within")
-        if radius < LEAST_KL:
-            raise UsageError(f"within: {radius:g} nats is too small a KL distance", hint=f"give {LEAST_KL:g} or more")
-        return Ball(center, radius, "kl")
-    radius = ratio_number(within, "within")
-    if not 0 <= radius <= 2:
+    radius = words.parse_number(within, "within") if nats else words.ratio_number(within, "within")
+    if nats and radius < LEAST_KL:
+        raise UsageError(f"within: {radius:g} nats is too small a KL distance", hint=f"give {LEAST_KL:g} or more")
+    if not nats and not 0 <= radius <= 2:
         raise UsageError(f"within: {radius:g} is no L1 distance between mixtures", hint="it lies between 0 and 2")
-    return Ball(center, radius)
+    return Ball(center, radius, "kl" if nats else "l1")

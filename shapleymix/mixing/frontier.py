@@ -11,7 +11,6 @@ Axes: M sources, K targets, R points.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ import numpy as np
 from shapleymix.display import Columns
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.mixing.answers import Answer
-from shapleymix.mixing.bounds import families_of, labels_between, members_of
+from shapleymix.mixing.bounds import Families, families_of, labels_between, members_of
 from shapleymix.mixing.goal import MEAN, Weights
 from shapleymix.mixing.proof import Certificate, Proof
 from shapleymix.mixing.reporting import common_fields
@@ -130,9 +129,7 @@ def frontier_of(one: Problem, between: str, points: int) -> Frontier:
     return Frontier(**said, between=between, first_targets=names[0], second_targets=names[1], entries=entries)
 
 
-def sides_of(
-    text: str, targets: tuple[str, ...], families: Mapping[str, tuple[str, ...]]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def sides_of(text: str, targets: tuple[str, ...], families: Families) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The targets of the two sides of `en:rest` or `en+de:zh+ja`.
 
     Raises
@@ -144,19 +141,16 @@ def sides_of(
     if len(sides) != 2:
         raise UsageError(f"frontier: {text!r} has no two sides", hint=_HINT)
     named = [_targets_of(side, targets, families) for side in sides]
-    first, second = (
-        tuple(name for name in targets if name not in (other or ())) if side is None else side
-        for side, other in (named, reversed(named))
-    )
+    first, second = (side or tuple(one for one in targets if one not in other) for side, other in (named, named[::-1]))
     if not first or not second or set(first) & set(second):
         raise UsageError(f"frontier: the sides of {text!r} are not two parts of the targets", hint=_HINT)
     return first, second
 
 
-def _targets_of(side: str, targets: tuple[str, ...], families: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-    """The targets that one side means; None = the rest."""
+def _targets_of(side: str, targets: tuple[str, ...], families: Families) -> tuple[str, ...]:
+    """The targets that one side means; none of them = the rest."""
     if side.strip() == REST and REST not in targets:
-        return None
+        return ()
     labels = labels_between(side, (*targets, *families))
     return members_of(labels, targets, families, "frontier", "target")
 

@@ -76,13 +76,11 @@ def weights_of(fit: Any, surface: Surface, asked: Mapping[str, Any]) -> Weights:
         If a weight is for no target, negative, or all are zero.
     """
     given, table, score, targets = asked["weights"], asked["languages"], asked["downstream"], surface.targets
-    nothing, origin = np.full(len(targets), np.nan), "given"
+    nothing, origin = np.full(len(targets), np.nan), UNWEIGHTED if given is None else "given"
     if isinstance(given, os.PathLike) or is_table_name(given):
         given = read_languages(os.fspath(given))
-    if given is None:
-        origin = UNWEIGHTED
-        if score is None:
-            given = UNWEIGHTED if table is None or table.weight is None else table
+    if given is None and score is None:
+        given = UNWEIGHTED if table is None or table.weight is None else table
     if isinstance(given, Languages):
         if given.weight is None:
             hint = "add the column, or use unweighted or normalized weights"
@@ -224,6 +222,5 @@ class Goal:
     def penalty_gradient(self, p: FloatArray) -> FloatArray:
         """Gradient (M,) of the penalty."""
         leaning = np.zeros_like(p) if self.tilt is None else self.tilt
-        if self.kl == 0 or self.anchor is None:
-            return leaning
-        return leaning + self.kl * divergence_gradient(p, self.anchor)
+        pull = 0.0 if self.kl == 0 or self.anchor is None else self.kl * divergence_gradient(p, self.anchor)
+        return leaning + pull

@@ -157,10 +157,7 @@ def frontier(fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POIN
 
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0
-DECADES = 5.0
-GRID = 41
-ROUNDS = 7
-ZOOM = 2
+DECADES, GRID, ROUNDS, ZOOM = 5.0, 41, 7, 2
 
 
 @takes_keywords
