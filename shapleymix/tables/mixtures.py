@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from shapleymix.errors import DataError, Location, StoreError, UsageError, described, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
-from shapleymix.tables.words import Ratio, format_size, parse_pairs, parse_positive, ratio_number, require_names
+from shapleymix.tables.words import Ratio, double, format_size, parse_pairs, parse_positive, ratio_number, require_names
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""
@@ -283,9 +283,7 @@ def mixture_of(given: MixtureSpec, sources: Sequence[str], available: FloatArray
     return parse_mixture(given, sources)
 
 
-def named_baselines(
-    sources: tuple[str, ...], available: FloatArray, given: Rivals | None, D: float
-) -> dict[str, FloatArray]:
+def named_baselines(sources: Sequence[str], available: FloatArray, given: Rivals, D: float) -> dict[str, FloatArray]:
     """Uniform, then smoothed and natural where every corpus size is known, then the given mixtures.
 
     Raises
@@ -297,7 +295,7 @@ def named_baselines(
     if np.isfinite(available).all() and available.any():
         found["temperature:2"] = smoothed(available, 0.5)
         found["natural"] = smoothed(available, 1.0)
-    for name, p in mixtures_of(given or {}, sources, available, D).items():
+    for name, p in mixtures_of(given or (), sources, available, D).items():
         if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):
             raise _one_name(name)
         found[name] = p
@@ -331,12 +329,5 @@ def _named_rival(given: MixtureSpec, place: int) -> tuple[str, MixtureSpec]:
     if not isinstance(given, str):
         return (os.fspath(given) if isinstance(given, os.PathLike) else f"mixture {place + 1}", given)
     name, equals, rest = given.partition("=")
-    return (name.strip(), rest.strip()) if equals and not _is_number(rest.split(",")[0]) else (given, given)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        ratio_number(text)
-    except UsageError:
-        return False
-    return True
+    ratio = double(rest.split(",")[0].strip().removesuffix("%"))
+    return (name.strip(), rest.strip()) if equals and not np.isfinite(ratio) else (given, given)

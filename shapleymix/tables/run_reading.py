@@ -237,8 +237,6 @@ def _matrix(sheet: Sheet, columns: Collection[str], rule: str) -> FloatArray:
 
 def _tokens_seen(sheet: Sheet, total: FloatArray | None) -> FloatArray:
     """D (R,): as given, or the sum of the sources' tokens; where both are there they must agree to 0.5%."""
-    if total is not None and "D" not in sheet.columns:
-        return total
     D = _column(sheet, "D", "D", empty=total is not None)
     if total is None:
         return D

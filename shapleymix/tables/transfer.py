@@ -102,8 +102,8 @@ class TransferMatrix(Tabular, Record):
         """(M, K) entries whose source is no own data of their target."""
         return ~own_data(self.sources, self.targets)
 
-    def aligned(self, sources: Sequence[str], targets: Sequence[str]) -> TransferMatrix:
-        """The rows and columns in the given order.
+    def aligned(self, sources: Sequence[str], targets: Sequence[str], *, exact: bool = False) -> TransferMatrix:
+        """The rows and columns in the given order; with `exact` none may be left out.
 
         Where sources are left out, each target's best remaining source has a normalised value of 1 again.
 
@@ -113,8 +113,8 @@ class TransferMatrix(Tabular, Record):
             If a source or a target is missing; all of them at once, with what may be meant.
         """
         origin = self.provenance.get("origin")
-        row = align(self.sources, to=sources, what="sources of the SV matrix", origin=origin)
-        column = align(self.targets, to=targets, what="targets of the SV matrix", origin=origin)
+        row = align(self.sources, to=sources, what="sources of the SV matrix", exact=exact, origin=origin)
+        column = align(self.targets, to=targets, what="targets of the SV matrix", exact=exact, origin=origin)
         place = np.ix_(row, column)
         nsv = self.nsv[place]
         if len(row) < len(self.sources):
@@ -169,10 +169,7 @@ class TransferMatrix(Tabular, Record):
         DataError
             If the two do not have the same sources and targets, in any order.
         """
-        origin = other.provenance.get("origin")
-        align(other.sources, to=self.sources, what="sources of the SV matrix", exact=True, origin=origin)
-        align(other.targets, to=self.targets, what="targets of the SV matrix", exact=True, origin=origin)
-        partner = other.aligned(self.sources, self.targets)
+        partner = other.aligned(self.sources, self.targets, exact=True)
         raw = None
         if self.sv is not None and partner.sv is not None:
             raw = similarity(self.sv, partner.sv, self.targets, self.off_diagonal)

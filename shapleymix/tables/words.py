@@ -37,15 +37,15 @@ def parse_size(text: str | float, what: str = "") -> float:
     UsageError
         If it is no size: another kind of value, negative, or not finite.
     """
-    value = _number(text)
+    value = double(text)
     if isinstance(text, str) and (exponent := EXPONENTS.get(text.strip()[-1:].lower())):
-        value = _number(f"{text.strip()[:-1].strip()}e{exponent}")
+        value = double(f"{text.strip()[:-1].strip()}e{exponent}")
     if not (math.isfinite(value) and value >= 0):
         raise UsageError(f"{what}{': ' if what else ''}{text!r:.60} is not a size", hint=SIZE_HINT)
     return value
 
 
-def _number(given: object) -> float:
+def double(given: object) -> float:
     """The nearest double to a number or to what is written; NaN if it is neither."""
     item = getattr(given, "item", None)
     value = item() if callable(item) and getattr(given, "shape", None) == () else given
@@ -188,7 +188,7 @@ def parse_number(given: float | str, what: str) -> float:
     UsageError
         If it is none.
     """
-    value = _number(given)
+    value = double(given)
     if not math.isfinite(value):
         raise UsageError(f"{what}: {_shown(given)} is not a number")
     return value
