@@ -34,7 +34,7 @@ from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
-from shapleymix.tables.words import as_word, format_size, parse_number, parse_pairs, require_names
+from shapleymix.tables.words import Pairs, as_word, format_size, parse_number, parse_pairs, require_names
 
 FEWEST = 3
 """Mixtures below which two numbers can be fitted and nothing is known of their error."""
@@ -195,9 +195,7 @@ class Downstream(Tabular, Record):
         middle = np.array([one.shape.value(one.losses.mean()) for one in self.calibrations])
         return self._curves(kept, b + (a - kept) * middle)  # turned about what it says of the middle loss
 
-    def weights(
-        self, given: Mapping[str, float | str] | str | None = None, objective: str = "mean"
-    ) -> dict[str, float]:
+    def weights(self, given: Pairs | None = None, objective: str = "mean") -> dict[str, float]:
         """Weight of every label: of a task for several targets its weight in equal shares, or that of a label alone.
 
         Parameters
@@ -216,10 +214,8 @@ class Downstream(Tabular, Record):
         weights = dict.fromkeys(counts, 1.0) if given is None else parse_pairs(given, parse_number, "task weight")
         require_names(weights, (*counts, *self.labels), "task weight")
         shares = counts if objective == "mean" else dict.fromkeys(counts, 1)
-        found = {
-            one.label: weights.get(one.label, weights.get(one.task, 0.0) / shares[one.task])
-            for one in self.calibrations
-        }
+        even = {task: weights.get(task, 0.0) / share for task, share in shares.items()}
+        found = {one.label: weights.get(one.label, even[one.task]) for one in self.calibrations}
         if not any(weight > 0 for weight in found.values()):
             raise UsageError("no task counts for anything", hint="give one of them a weight above 0")
         senseless = [one.label for one in self.calibrations if found[one.label] > 0 and not one.sensible]
