@@ -19,18 +19,18 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/[edfrs]*.py": 716,
     "shapleymix/tables": 1_373,
     "shapleymix/game": 404,
-    "shapleymix/laws": 1_383,
-    "shapleymix/fitting": 3_555,
-    "shapleymix/mixing": 2_467,
+    "shapleymix/laws": 1_364,
+    "shapleymix/fitting": 3_507,
+    "shapleymix/mixing": 2_472,
     "shapleymix/planning": 414,
     "adapters/shapleymix_io": 2_148,
     "adapters/shapleymix_irds": 4_239,
     "adapters/shapleymix_sweep": 713,
     "cli/shapleymix_cli": 1_716,
     "cli/shapleymix_view": 1_002,
-    "tests": 16_572,
+    "tests": 16_573,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_227, 130, 450  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_094, 130, 450  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 
