@@ -8,7 +8,7 @@ from scipy import optimize
 
 from shapleymix.fitting.fit import fit
 from shapleymix.fitting.least_squares import CONVERGED, Loss, Objective, Prior, minimize
-from shapleymix.records import FloatArray, IntArray
+from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 
 T = np.linspace(0.0, 3.0, 25)
@@ -34,11 +34,9 @@ def problems(count: int, noise: float, outliers: float = 0.0, seed: int = 0) -> 
 
 
 def objective(y: FloatArray, loss: Loss, low=WIDE[0], high=WIDE[1], prior=None, weight=None) -> Objective:
-    def values(x: FloatArray, number: IntArray) -> FloatArray:
-        return curve(x) - y[number]
-
     weight, prior = np.ones_like(y) if weight is None else weight, prior or Prior(*np.zeros((2, len(y), 3)))
-    return Objective(lambda x, number: (values(x, number), slope(x)), values, weight, loss, low, high, prior)
+    both, values = lambda x, q: (curve(x) - y[q], slope(x)), lambda x, q: curve(x) - y[q]
+    return Objective(both, values, weight, loss, low, high, prior)
 
 
 def value(x: FloatArray, y: FloatArray, delta: float, weight: FloatArray | float = 1.0, prior: Prior | None = None):

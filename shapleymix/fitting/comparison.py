@@ -82,9 +82,8 @@ class Comparison(Tabular, Record):
 
     def columns(self) -> Columns:
         """One row per law."""
-        missing = float("nan")
         means = [{} if one.scores is None else one.scores.mean for one in self.entries]
-        scores = {name: [mean.get(name, missing) for mean in means] for name in ("PE", "R2", "spearman")}
+        scores = {name: [mean.get(name, np.nan) for mean in means] for name in ("PE", "R2", "spearman")}
         rest = ("parameters", "coverage", "standard_error", "error")
         others = {name: [getattr(one, name) for one in self.entries] for name in rest}
         return {"law": [one.law for one in self.entries], **scores, **others}

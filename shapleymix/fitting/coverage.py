@@ -238,9 +238,8 @@ class Place:
     def outside(self) -> BoolArray:
         """Which losses (R, K) lie outside of what was fitted."""
         budgets = self.coverage.beyond_budgets(self.N, self.D)
-        apart = beyond_line(self.coverage.line, self.N, self.D)[:, None] > 1
-        apart |= self.coverage.beyond_ties(self.p)[:, None]
-        return np.any([factors > 1 for factors in budgets], axis=0) | apart | (self.beyond_ratios > 0).any(axis=2)
+        off = (beyond_line(self.coverage.line, self.N, self.D) > 1) | self.coverage.beyond_ties(self.p)
+        return np.any([one > 1 for one in budgets], axis=0) | off[:, None] | (self.beyond_ratios > 0).any(axis=2)
 
     def lacking(self, losses: FloatArray) -> Iterator[str]:
         """A sentence for losses (R, K) that no model has."""

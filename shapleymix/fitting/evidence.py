@@ -86,10 +86,8 @@ def parting_run(line: FloatArray, N: FloatArray, D: FloatArray) -> str:
     """That budgets lie on a line, and the run of the least N of theirs that would part N and D."""
     tokens = np.array([D.min(), D.max(), 4 * D.max()])
     best = tokens[(beyond_line(line, np.full(3, N.min()), tokens) > 1).argmax()]
-    at = f"N = {format_size(float(N.min()))}, D = {format_size(float(best))}"
-    return (
-        f"N and D change together: budgets off that line are told by public runs alone; a run of {at} would part them"
-    )
+    run = f"a run of N = {format_size(float(N.min()))}, D = {format_size(float(best))}"
+    return f"N and D change together: budgets off that line are told by public runs alone; {run} would part them"
 
 
 def finished(log: RunLog) -> BoolArray:

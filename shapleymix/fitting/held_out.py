@@ -166,8 +166,7 @@ def _tuned(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
             share = (~mask).astype(np.float64)
             best = study.memory.tuned(problem, share, study.choosing_folds(~mask))
             estimate = best.problem.follow(share[None], best.start[None])
-            losses = np.exp(best.problem.predicted(estimate)[0])
-            predicted[mask] = losses[mask]
+            predicted[mask] = np.exp(best.problem.predicted(estimate)[0])[mask]
     held = np.any(masks, axis=0)[:, None] & (study.evidence.weight > 0)
     told = ~np.isnan(predicted)  # not where a target's every loss is in one fold: of it the others know nothing
     require_losses(law.name, predicted, held & told, log)

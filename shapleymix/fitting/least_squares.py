@@ -94,9 +94,11 @@ def boxed_step(
     step = np.empty_like(gradient)
     rows = np.arange(len(gradient))
     for _ in range(PASSES):
-        moved, slope = _held_step(curvature, gradient, edge)
-        step[rows] = moved
         fixed = ~np.isnan(edge)
+        there = np.where(fixed, edge, 0.0)
+        pull = gradient + curvature.times(there) if there.any() else gradient
+        step[rows] = moved = there - curvature.solve(pull, fixed)
+        slope = gradient + curvature.times(moved) if fixed.any() else np.zeros_like(moved)
         inwards = fixed & (((edge <= low) & (slope < 0)) | ((edge >= high) & (slope > 0)))
         beyond = np.clip(moved, low, high)
         out = ~fixed & (beyond != moved)
@@ -107,15 +109,6 @@ def boxed_step(
             rows, curvature = rows[changed], curvature[changed]
             gradient, edge, low, high = (part[changed] for part in (gradient, edge, low, high))
     return step
-
-
-def _held_step(curvature: Curvature, gradient: FloatArray, edge: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The step with some unknowns held at `edge` (NaN where free), and the slope of the quadratic there."""
-    held = ~np.isnan(edge)
-    fixed = np.where(held, edge, 0.0)
-    slope = gradient + curvature.times(fixed) if fixed.any() else gradient
-    step = fixed - curvature.solve(slope, held)
-    return step, gradient + curvature.times(step) if held.any() else np.zeros_like(step)
 
 
 def _by(matrix: FloatArray, x: FloatArray) -> FloatArray:
@@ -351,18 +344,12 @@ def _advance(objective: Objective, state: _State, step: FloatArray, promised: Fl
     small = np.abs(met) <= tolerance * np.abs(state.cost) + NOTHING
     trial.scale = np.maximum(trial.scale, state.scale * 0.3)
     trial.quiet = np.where(small, state.quiet + 1, 0)
-    trial.damping = np.maximum(state.damping * _eased(share), LEAST_DAMPING)
+    # A smooth rule (Nielsen 1999) keeps too much of it where residuals cross Huber's threshold: fits of equal logs then
+    # parted by 1e-4 along plateaus, where this rule leaves 1e-11.
+    eased = np.where(share > 0.75, 0.2, np.where(share > 0.25, 0.6, 1.5))  # by how much of its promise a step met
+    trial.damping = np.maximum(state.damping * eased, LEAST_DAMPING)
     state.damping = state.damping * 4.0
     return state.replaced(met > 0, trial)
-
-
-def _eased(share: FloatArray) -> FloatArray:
-    """How the damping changes after a step that met a share (q,) of the decrease that its quadratic promised.
-
-    A smooth rule (Nielsen 1999) keeps too much of it where residuals cross Huber's threshold: fits of equal logs then
-    parted by 1e-4 along plateaus, where this rule leaves 1e-11.
-    """
-    return np.where(share > 0.75, 0.2, np.where(share > 0.25, 0.6, 1.5))
 
 
 def _record(best: Solution, state: _State) -> BoolArray:

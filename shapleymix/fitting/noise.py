@@ -158,7 +158,8 @@ class Noise(Record):
 
     def _over_mixtures(self, p: FloatArray, runs: bool) -> FloatArray:
         """Covariance (R, R) of unit fields at different mixtures."""
-        near = SMOOTH * np.exp(-_hellinger(p) / REACH)
+        root = np.sqrt(np.maximum(p, 0.0))
+        near = SMOOTH * np.exp(-np.square(root[:, None] - root[None]).sum(axis=2) / 2 / REACH)
         alone = (1 - SMOOTH if runs else JITTER) * np.eye(len(p))
         return (1 - self.common) * (near + alone) + self.common
 
@@ -185,11 +186,6 @@ def _normal(seed: int, place: int, samples: int, targets: int) -> FloatArray:
 def first_alike(p: FloatArray) -> IntArray:
     """For each mixture (R, M) the first that is the same (R,)."""
     return np.array([int(np.all(np.abs(p - one) <= SAME, axis=1).argmax()) for one in p], dtype=np.int64)
-
-
-def _hellinger(p: FloatArray) -> FloatArray:
-    root = np.sqrt(np.maximum(p, 0.0))
-    return np.square(root[:, None] - root[None]).sum(axis=2) / 2
 
 
 def _mean_square(x: FloatArray) -> FloatArray:

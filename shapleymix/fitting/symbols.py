@@ -55,6 +55,11 @@ class Packing:
         """The symbols that are searched over."""
         return tuple(parameter for parameter in self.law.fitted() if parameter.name not in self.held)
 
+    @property
+    def linear(self) -> tuple[str, ...]:
+        """The names of those in which the loss is linear."""
+        return tuple(known.name for known in self.free if known.role == "linear")
+
     def width(self, parameter: Parameter) -> int:
         """How many unknowns a symbol takes."""
         return self.sources if parameter.axes == "MK" else 1
@@ -112,9 +117,8 @@ class Packing:
 
     def defined(self, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
         """Where the law has a loss, (R, K): its given symbols alone decide that, so that any fitted ones will do."""
-        targets = observed.log_loss.shape[1]
         columns = {name: value.T[..., None] for name, value in givens.items()}
-        law = self.unpack(np.zeros((targets, len(self.names))), columns)
+        law = self.unpack(np.zeros((observed.log_loss.shape[1], len(self.names))), columns)
         return law.defined(observed.p).reshape(-1, len(observed.p)).T
 
     def of_sources(self) -> list[slice]:
@@ -138,8 +142,7 @@ def starting_points(
 ) -> FloatArray:
     """The `keep` best starts of every target, shape (keep, K, P)."""
     symbols = _crossed(packing, observed, inputs, givens)
-    linear = tuple(known.name for known in packing.free if known.role == "linear")
-    offset, columns = _columns(packing, symbols, linear, observed, givens)
+    offset, columns = _columns(packing, symbols, observed, givens)
     relative = observed.weight * np.exp(-2.0 * observed.log_loss)  # squares of relative, not absolute, errors
     gap = np.exp(observed.log_loss) - offset
     gram = np.einsum("rk,csrk,dsrk->skcd", relative, columns, columns, optimize=True)
@@ -147,7 +150,7 @@ def starting_points(
     solved = _nonnegative(gram, right)
     error = np.einsum("skcd,skc,skd->sk", gram, solved, solved, optimize=True) - 2.0 * (right * solved).sum(axis=-1)
     error += np.einsum("rk,srk->sk", relative, gap**2)
-    symbols |= {name: np.maximum(solved[..., index], 1e-4) for index, name in enumerate(linear)}
+    symbols |= {name: np.maximum(solved[..., index], 1e-4) for index, name in enumerate(packing.linear)}
     return _best(packing, symbols, error, keep)
 
 
@@ -170,25 +173,21 @@ def _crossed(
 
 
 def _columns(
-    packing: Packing,
-    symbols: dict[str, FloatArray],
-    linear: tuple[str, ...],
-    observed: Observations,
-    givens: dict[str, FloatArray],
+    packing: Packing, symbols: dict[str, FloatArray], observed: Observations, givens: dict[str, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
     """The loss with every linear symbol zero (S, R, K), and what one unit of each adds (C, S, R, K)."""
     rows, targets = len(next(iter(symbols.values()))), observed.log_loss.shape[1]
     fixed = {name: np.full((rows, targets), value) for name, value in packing.held.items()}
 
     def loss(**units: float) -> FloatArray:
-        amounts = {name: np.full((rows, targets), units.get(name, 0.0)) for name in linear}
+        amounts = {name: np.full((rows, targets), units.get(name, 0.0)) for name in packing.linear}
         law = packing.law(**(symbols | fixed | amounts | givens))
         losses = law.losses(observed.p, observed.N, observed.D)
         return np.where(np.abs(losses) < ABSURD, losses, 0.0)  # NaN is 0, too
 
     offset = loss()
-    columns = [loss(**{name: 1.0}) - offset for name in linear]
-    return offset, np.array(columns).reshape(len(linear), *offset.shape)
+    columns = [loss(**{name: 1.0}) - offset for name in packing.linear]
+    return offset, np.array(columns).reshape(len(columns), *offset.shape)
 
 
 def _nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
@@ -229,12 +228,7 @@ class PriorTable:
 
     @classmethod
     def of(
-        cls,
-        packing: Packing,
-        knobs: Knobs,
-        givens: dict[str, FloatArray],
-        noise: FloatArray,
-        core: Mapping[str, Belief],
+        cls, packing: Packing, knobs: Knobs, givens: dict[str, FloatArray], noise: FloatArray, core: dict[str, Belief]
     ) -> PriorTable:
         """What the law says at one value of its knobs, and of the core's symbols what is said besides."""
         shape = (len(noise), len(packing.names))

@@ -323,8 +323,7 @@ class Law(Record):
 
     def defined(self, p: FloatArray) -> BoolArray:
         """Where the law gives a finite loss, shape (..., R, K)."""
-        one = np.ones(len(p))
-        return np.isfinite(self.losses(p, one, one))
+        return np.isfinite(self.losses(p, *np.ones((2, len(p)))))
 
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
@@ -374,8 +373,7 @@ class Law(Record):
 
     def mapped(self, change: Callable[[Parameter, FloatArray], FloatArray]) -> Self:
         """A law whose every symbol is `change(parameter, value)`."""
-        symbols = {known.name: change(known, getattr(self, known.name)) for known in self.parameters()}
-        return self.replaced(**symbols)
+        return self.replaced(**{known.name: change(known, getattr(self, known.name)) for known in self.parameters()})
 
     def _through(
         self, known: Parameter, by_field: dict[str, FloatArray], p: FloatArray, N: FloatArray, D: FloatArray

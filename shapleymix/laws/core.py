@@ -96,7 +96,8 @@ class CoreLaw(Law):
         No run at these levels can tell the two laws apart, whatever its mixture. With one level, `amount` (..., K) is
         the budget's term there, in nats. As E stays at or above 0, exponents and amounts go no further than it allows.
         """
-        size, held = (self.A, self.alpha) if budget == "N" else (self.B, self.beta)
+        names = ("A", "alpha") if budget == "N" else ("B", "beta")
+        size, held = (getattr(self, name) for name in names)
         low, high = np.array(levels.min()), np.array(levels.max())
         term = size * power(low, -held)
         whole = self.E + term  # what E and the term must give together at the lower level
@@ -106,10 +107,8 @@ class CoreLaw(Law):
             exponent = np.clip(np.maximum(exponent, steepest), FLATTEST, STEEPEST)
             amount = fall / -np.expm1(exponent * np.log(low / high))
         amount = np.minimum(amount, whole)
-        size = amount * power(low, exponent)
-        if budget == "N":
-            return self.replaced(E=whole - amount, A=size, alpha=exponent)
-        return self.replaced(E=whole - amount, B=size, beta=exponent)
+        found = amount * power(low, exponent), exponent
+        return self.replaced(E=whole - amount, **dict(zip(names, found, strict=True)))
 
     def redrawn(self, budget: Budget, level: float, apart: FloatArray) -> Self:
         """The same losses at the one `level` (plain units) of a budget, with symbols drawn that it cannot tell.
