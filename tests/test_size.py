@@ -19,8 +19,8 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/[edfrs]*.py": 716,
     "shapleymix/tables": 1_373,
     "shapleymix/game": 404,
-    "shapleymix/laws": 1_364,
-    "shapleymix/fitting": 3_507,
+    "shapleymix/laws": 1_361,
+    "shapleymix/fitting": 3_487,
     "shapleymix/mixing": 2_472,
     "shapleymix/planning": 414,
     "adapters/shapleymix_io": 2_148,
@@ -28,9 +28,9 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 713,
     "cli/shapleymix_cli": 1_716,
     "cli/shapleymix_view": 1_002,
-    "tests": 16_573,
+    "tests": 16_572,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_094, 130, 450  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_071, 130, 450  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 
