@@ -96,7 +96,7 @@ def pieces_of(kind: str, M: int, K: int, rng: np.random.Generator, batch: tuple[
     return found
 
 
-BOUNDS = ("box", "rows", "equal", "l1", "kl")
+BOUNDS = ("box", "rows", "equal", "l1", "kl", "held")
 
 
 def box(lower: np.ndarray, upper: np.ndarray) -> Polytope:
@@ -114,11 +114,14 @@ def bounds_of(kind: str, M: int, rng: np.random.Generator) -> Polytope:
     inside = rng.dirichlet(np.full(M, 2.0))
     upper = np.minimum(1.0, inside + rng.uniform(0.02, 0.5, M)) if rng.random() < 0.7 else np.ones(M)
     lower = inside * rng.uniform(0, 0.9, M) * (rng.random(M) < 0.4)
+    if kind == "held":  # half of the ratios; rows are then sums of these, and of the others
+        half = np.arange(M) < M // 2
+        lower, upper = np.where(half, inside, 0.0), np.where(half, inside, 1.0)
     found = box(lower, upper)
-    for number in range(2 if kind in ("rows", "l1") else int(kind == "equal")):
-        row = (rng.random(M) < 0.5).astype(float)
+    for number in range(2 if kind in ("rows", "l1", "held") else int(kind == "equal")):
+        row = (rng.random(M) < 0.5 if kind != "held" else half == bool(number)).astype(float)  # pyright: ignore
         at = float(row @ inside)
-        low, high = (at, at) if kind == "equal" else (at - 0.05, at + 0.02)
+        low, high = (at, at) if kind in ("equal", "held") else (at - 0.05, at + 0.02)
         found = found.with_row(f"row {number}", row, low, high)
     if kind in ("l1", "kl"):
         found = replace(found, ball=Ball(rng.dirichlet(np.full(M, 3.0)), 0.0, kind))

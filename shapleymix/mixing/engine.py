@@ -44,6 +44,8 @@ steps in turn have brought nothing: where tokens begin to repeat curvature jumps
 START, SPREAD, ROOM, NEAR = 0.1, 1e-6, 1e-2, 0.9
 CHUNK = 2_000_000
 NARROW, NONE, TINY, SMALLEST = 1e-13, 1e-300, 1e-150, 1e-200
+FLAT = 1e-60
+"""What a mixture can change, at least, where it changes nothing."""
 LARGE, RIDGE = 48, 1e-14
 POTRF, POTRS = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 
@@ -109,7 +111,7 @@ def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
     upper = np.where(program.anchor > 0, program.upper, program.lower) if program.kl > 0 else program.upper
     usable, counted = np.any(upper > NARROW, axis=0), np.any(program.w > 0, axis=0)
     usable[[other for one, other in program.pieces.twins if usable[one]]] = True
-    independent = _independent(program.equal[:, :M] * usable)
+    independent = _independent(program.equal * np.any(usable & (upper - program.lower > NARROW), axis=0))
     whole = program._replace(upper=upper).select(usable, counted, independent)
     found = Optima(
         np.zeros((B, M)), np.zeros((B, E + G)), np.zeros((B, K * program.worst)),
@@ -121,19 +123,20 @@ def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
         part = slice(start, start + step)
         one = _Search(whole.take(part), tolerance).solve()
         found.p[part, usable], found.rows[part, places], found.gap[part] = one.p, one.rows, one.gap
-        found.ball[part, usable if one.ball.shape[1] > 1 else slice(None)] = one.ball
+        every = program.ball is None or program.ball.kind == "kl"
+        found.ball[part, slice(None) if every else usable] = one.ball
         if program.worst:
             found.targets[part, counted] = one.targets
     return found
 
 
 def _independent(equal: FloatArray) -> IntArray:
-    """Places of equalities (E, M) that do not follow from others, the first among them."""
+    """Places of equalities (E, M) that do not follow from others; the first, of the unit sum, where all do."""
     if len(equal) == 1:
         return np.arange(1)
     found: Any = qr(equal.T, mode="economic", pivoting=True)
     size = np.abs(np.diagonal(found[1]))
-    return np.sort(found[2][: len(size)][size > 1e-10 * size[0]])
+    return np.sort(found[2][: len(size)][size > 1e-10 * size[0]]) if size[0] > 0 else np.arange(1)
 
 
 class _Iterate(NamedTuple):
@@ -191,10 +194,18 @@ class _Search:
 
     def solve(self) -> Optima:
         """Iterations until every member is proved, or gets no better."""
+        alive = np.isfinite(self.program.pieces.losses(self.inside)).all(axis=-1) & np.ones(len(self.free), dtype=bool)
+        if not alive.any():
+            hint = "give targets that no source helps weight zero, or allow a source that helps them"
+            raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
+        index, left, inside = np.flatnonzero(alive), np.full(len(alive), np.inf), self.inside
+        if not alive.all():  # members without hope have no proof
+            self._keep(alive)
+            self.inside = inside[alive]
         here, place = self._start()
-        B = len(here.x)
-        best, gaps, index = here, np.full(B, np.inf), np.arange(B)
-        final, left = _Iterate(*map(np.empty_like, here)), np.empty(B)
+        best, gaps = here, np.full(len(index), np.inf)
+        final = _Iterate(*(np.zeros((len(alive), part.shape[1])) for part in here))
+        final.x[:, : self.M] = inside
         for iteration in range(ITERATIONS + 1):
             gap = self._gap(here, place)
             better = gap < gaps
@@ -209,26 +220,27 @@ class _Search:
                 if done.all():
                     break
                 kept = ~done
-                self.program = self.program.take(kept)
-                self.free, self.on, self.count = self.free[kept], self.on[kept], self.count[kept]
+                self._keep(kept)
                 here, best = (_Iterate(*(part[kept] for part in one)) for one in (here, best))
                 place = _Place(*(part[kept] for part in place))
-                index, gaps, self.stale = index[kept], gaps[kept], self.stale[kept]
+                index, gaps = index[kept], gaps[kept]
             here, place = self._step(here, place)
-        if not np.isfinite(left).all():
+        if not np.isfinite(left).any():
             raise SolveError("the objective is not finite inside the bounds", hint="check the law's parameters")
         targets, ties, G = final.dual[:, self.tops], final.dual[:, self.loose], self.program.rows.shape[1]
         rows = np.concatenate([final.price, ties[:, :G]], axis=1)
         ball = final.dual[:, self.over] if self.L else ties[:, G:]
         return Optima(final.x[:, : self.M], rows, targets / np.maximum(_sums(targets), NONE), ball, left)
 
+    def _keep(self, kept: BoolArray) -> None:
+        """Go on with some members of the batch alone."""
+        self.program, self.free, self.on = self.program.take(kept), self.free[kept], self.on[kept]
+        self.count, self.stale = self.count[kept], self.stale[kept]
+
     def _start(self) -> tuple[_Iterate, _Place]:
         """The middle of the box, and multipliers on the central path of the spread of the slopes there."""
         program, M, K, ball = self.program, self.M, self.K, self.program.ball
         p, B = self.inside, len(self.free)
-        if not np.isfinite(program.pieces.losses(p)).all():
-            hint = "give targets that no source helps weight zero, or allow a source that helps them"
-            raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
         x = np.zeros((B, M + self.L + program.worst))
         if ball is not None:
             p = p + NEAR * self.free * (np.clip(ball.center, program.lower, program.upper) - p)
@@ -263,7 +275,7 @@ class _Search:
         at = program.pieces.slopes(p)
         w = program.w * targets if self.K else program.w
         slope, hessian = at.gradient(w) + program.tilt, at.hessian(w)
-        level = _sums(np.abs(slope) * p) + program.kl
+        level = np.maximum(_sums(np.abs(slope) * p) + program.kl, FLAT)
         if at.push is not None:  # where harm and worth cancel, the level is still that of both
             level = level + 2 * _sums(weigh(at.push, w) * p)
         bend, more, beyond, sums, none = program.kl, [], [], [], x[:, :0]
@@ -467,10 +479,12 @@ class _Factor:
         except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factorised` mends it
             self._apply = _cholesky(matrix)
             self._along = self._apply(ties.swapaxes(1, 2))
-        self._total = ties @ self._along + NONE
+        self._total = ties @ self._along
+        diagonal = _diagonals(self._total)
+        diagonal += RIDGE * diagonal + NONE
         if spare is not None and lent is not None:
             self._kept = 1 - lent * spare
-            _diagonals(self._total)[...] += RIDGE * _diagonals(self._total) + spare / self._kept
+            diagonal += spare / self._kept
 
     def solve(self, right: FloatArray, lack: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Move (B, n) and shift (B, E + T): matrix @ move + ties' shift = right, ties @ move - spare shift = lack."""
