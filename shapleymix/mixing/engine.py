@@ -78,6 +78,7 @@ class Program(NamedTuple):
     kl: float = 0.0
     worst: bool = False
     ball: Ball | None = None
+    start: FloatArray | None = None  # (M,), where a search is to begin; the middle of the bounds otherwise
 
     def take(self, members: BoolArray | slice) -> Program:
         """Some members of the batch."""
@@ -95,6 +96,7 @@ class Program(NamedTuple):
             pieces=pieces if counted.all() else pieces.select(counted), w=self.w[:, counted], **sides,
             equal=self.equal[independent][:, usable], values=self.values[independent], rows=self.rows[..., usable],
             ball=None if ball is None else replace(ball, center=ball.center[usable]),
+            start=None if self.start is None else self.start[usable],
         )  # fmt: skip
 
 
@@ -242,8 +244,10 @@ class _Search:
         program, M, K, ball = self.program, self.M, self.K, self.program.ball
         p, B = self.inside, len(self.free)
         x = np.zeros((B, M + self.L + program.worst))
+        near = program.start if ball is None or program.start is not None else ball.center
+        if near is not None:
+            p = p + NEAR * self.free * (np.clip(near, program.lower, program.upper) - p)
         if ball is not None:
-            p = p + NEAR * self.free * (np.clip(ball.center, program.lower, program.upper) - p)
             x[:, M : M + self.L] = np.maximum(p - ball.center, 0.0)[:, : self.L] + START / M
         x[:, :M] = p
         duals = np.full((B, self.on.shape[1]), NONE)

@@ -223,11 +223,12 @@ class Polytope:
             return replace(self, lower=lower, upper=upper)
         off_floor, off_cap, off_rows = np.split(found.x[wide : wide + count] > 0.5, [M, 2 * M])
         places, signs, _ = self._sides()
+        has_room = (
+            np.abs(self.rows[places]) @ (off_floor & off_cap) > 0
+        )  # else its ratios are held, each by its own bounds
+        at, capped = (part[equal - 1 :][~off_rows & has_room[equal - 1 :]] for part in (places, signs > 0))
         low, high = self.row_low.copy(), self.row_high.copy()
-        for place, sign in zip(
-            places[equal - 1 :][~off_rows].tolist(), signs[equal - 1 :][~off_rows].tolist(), strict=True
-        ):
-            low[place] = high[place] = high[place] if sign > 0 else low[place]
+        low[at] = high[at] = np.where(capped, high[at], low[at])
         return replace(
             self,
             lower=np.where(off_cap, lower, upper),

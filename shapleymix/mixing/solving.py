@@ -48,7 +48,12 @@ def search(goal: Goal, seed: int) -> FloatArray:
         share = SHRINK ** (round_ + 1)
         near = (1 - share) * best[rng.integers(len(best), size=POOL)] + share * _mixed(rng, vertices)
         best = ranked(np.concatenate([best, near]))
-    return min([*best, *(_refined(goal, p) for p in best)], key=goal.total)
+    lower = [_refined(goal, p) for p in best]
+    if isinstance(goal.law, Pieces):  # of which the engine knows slopes
+        program = _program([goal], goal.law)
+        found = [minimise(program._replace(start=p)).p[0] for p in best]
+        lower += [p for p in found if goal.violation(p) <= FEASIBLE and np.isfinite(goal.total(p))]
+    return min([*best, *lower], key=goal.total)
 
 
 def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArray:
