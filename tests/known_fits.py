@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from shapleymix.fitting.surface import as_surface
+from shapleymix.fitting.own_fit import OwnFit
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Mixture
 from shapleymix.mixing.goal import Goal
@@ -46,13 +46,16 @@ class KnownFit:
         return self.pieces(float(np.max(N)), float(np.max(D))).losses(np.asarray(p))
 
 
-class Repeating(KnownFit):
+class Repeating(OwnFit):
     """The same, which knows what repeated tokens are worth."""
 
     repetition = object()
 
+    def __init__(self, B: int = 40) -> None:
+        super().__init__(KnownFit(B))
+
     def at(self, N: float, D: float, *, available: Any = None, score: Any = None) -> Any:
-        found = as_surface(KnownFit(self.B), N, D, available=available)
+        found = super().at(N, D, available=available)
         if available is None:
             return found
         both = (found.pieces, found.draws)

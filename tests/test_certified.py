@@ -15,7 +15,8 @@ from known_fits import Bumpy
 import shapleymix as sm
 from shapleymix.errors import UsageError
 from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
-from shapleymix.mixing.problem import BELOW, problem
+from shapleymix.mixing.problem import problem
+from shapleymix.mixing.question import BELOW
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS, COALITIONS = (str(ROOT / f"fixtures/multilingual5_{name}.csv") for name in ("runs", "coalitions"))

@@ -12,6 +12,7 @@ from simulated import log_of
 from shapleymix.errors import FitError
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import bootstrap_shares, gather
+from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import LAWS
@@ -31,7 +32,7 @@ def ones(problem: Estimation, count: int = 1) -> np.ndarray:
 def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
     settings = Settings(delta=delta)
     problem = problem_of(name, settings, rows=40, noise=5e-3)
-    found = problem.estimate(ones(problem))
+    found = estimate(problem, ones(problem))
     low, high = problem.packing.bounds()
     seen, target = problem.observed, 1
     rng = np.random.default_rng(0)
@@ -76,7 +77,7 @@ def test_weights_count_as_repeats():
 
     def law_of(log_):
         problem = Estimation.of(LAWS["shapley"], gather(log_, Settings()), given, Settings())
-        return problem.estimate(ones(problem)).law
+        return estimate(problem, ones(problem)).law
 
     weighted = law_of(replace(log, weight=weight))
     for other in (law_of(twice), law_of(replace(log, weight=5 * weight))):
@@ -87,16 +88,16 @@ def test_weights_count_as_repeats():
 def test_weightings_are_independent_of_each_other():
     problem = problem_of("shapley-concave", rows=30, noise=5e-3)
     shares = bootstrap_shares(problem.evidence.log, 3, seed=1)
-    together = problem.estimate(shares)
+    together = estimate(problem, shares)
     for index in range(3):
-        alone = problem.estimate(shares[index : index + 1])
+        alone = estimate(problem, shares[index : index + 1])
         np.testing.assert_allclose(alone.x[0], together.x[index], rtol=1e-10, atol=1e-12)
 
 
 def test_resampling_with_the_data_themselves_stays_put():
     problem = problem_of("effective-data", rows=30, noise=5e-3)
-    found = problem.estimate(ones(problem))
-    again = problem.resample(ones(problem, 2), found.x[0], 0)
+    found = estimate(problem, ones(problem))
+    again = resample(problem, ones(problem, 2), found.x[0], 0)
     np.testing.assert_allclose(again.cost, np.repeat(found.cost, 2, axis=0), rtol=1e-6)
     assert (again.cost <= np.repeat(found.cost, 2, axis=0)).all()
     assert again.law.E.shape == (2, 4)  # type: ignore[attr-defined]
@@ -104,9 +105,9 @@ def test_resampling_with_the_data_themselves_stays_put():
 
 def test_replicates_from_the_solution_reach_what_a_fresh_search_reaches():
     problem = problem_of("shapley-tempered", rows=40, noise=5e-3)
-    found = problem.estimate(ones(problem))
+    found = estimate(problem, ones(problem))
     shares = bootstrap_shares(problem.evidence.log, 8, seed=2)
-    warm, fresh = problem.resample(shares, found.x[0], 0), problem.estimate(shares)
+    warm, fresh = resample(problem, shares, found.x[0], 0), estimate(problem, shares)
     assert np.median(warm.cost / fresh.cost) <= 1 + 1e-6
     assert (warm.cost <= fresh.cost * 1.01).all()
 
@@ -114,7 +115,7 @@ def test_replicates_from_the_solution_reach_what_a_fresh_search_reaches():
 def test_progress_ends_at_the_whole():
     problem = problem_of("shapley", rows=20)
     calls: list[tuple[int, int]] = []
-    problem.estimate(ones(problem), lambda done, total: calls.append((done, total)))
+    estimate(problem, ones(problem), lambda done, total: calls.append((done, total)))
     assert calls[-1][0] == calls[-1][1] > 0
     assert calls == sorted(calls)
 

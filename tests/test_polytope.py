@@ -10,7 +10,7 @@ from known_fits import BOUNDS, bounds_of
 from scipy.optimize import linprog
 
 from shapleymix.errors import InfeasibleError, UsageError
-from shapleymix.mixing.bounds import Group, polytope_of
+from shapleymix.mixing.bounds import Bounds, Group, polytope_of
 from shapleymix.mixing.infeasibility import checked, explain
 from shapleymix.mixing.polytope import FIXED, GIVEN, TOKENS, UNSEEN, Polytope, linear_minimiser
 from shapleymix.mixing.solving import corners
@@ -21,7 +21,8 @@ D = 1e11
 
 
 def bounds(**keywords) -> Polytope:
-    return polytope_of(NAMES, D, **keywords)
+    beside = {name: keywords.pop(name) for name in ("unseen", "usual_epochs") if name in keywords}
+    return polytope_of(Bounds(**keywords), NAMES, D, **beside)
 
 
 @pytest.mark.parametrize(

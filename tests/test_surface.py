@@ -12,7 +12,8 @@ from simulated import mixtures
 
 from shapleymix.fitting.fit import Fit, fit
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.surface import Surface, as_surface, gain_between
+from shapleymix.fitting.own_fit import as_fit
+from shapleymix.fitting.surface import Surface, gain_between
 from shapleymix.laws.pieces import Pieces
 from shapleymix.laws.task_curves import CODES, TaskCurves
 from shapleymix.tables.languages import Unit
@@ -182,12 +183,12 @@ def test_an_object_of_ones_own_is_wrapped():
             return self.pieces(1, 1).losses(p)
 
     p = mixtures(3, 2)
-    surface = as_surface(Own(), 1e8, 1e9)
+    surface = as_fit(Own()).at(1e8, 1e9)
     np.testing.assert_allclose(surface.mean(p), Own().predict(p, 0, 0), rtol=1e-14)
     assert np.isnan(surface.interval(p, LEVEL)).all()
     found, there, _ = known("learned-base")
     np.testing.assert_array_equal(
-        as_surface(found, there.N, there.D).mean(p @ np.eye(2, 5)), there.mean(p @ np.eye(2, 5))
+        as_fit(found).at(there.N, there.D).mean(p @ np.eye(2, 5)), there.mean(p @ np.eye(2, 5))
     )
 
 

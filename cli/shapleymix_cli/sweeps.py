@@ -92,7 +92,7 @@ def _list(
     from shapleymix_sweep import mixtures as made
 
     from shapleymix.files import is_table_name
-    from shapleymix.mixing.bounds import polytope_of
+    from shapleymix.mixing.bounds import Bounds, polytope_of
     from shapleymix.mixing.infeasibility import checked
     from shapleymix.planning.design import moved_within
     from shapleymix.tables.words import parse_budget
@@ -107,8 +107,8 @@ def _list(
     tables = [made.read_mixtures(one) if is_table_name(one) else one for one in empirical]
     parts = [made.empirical(tables, sources, languages, budget.get("D"))] if tables else []
     if random:
-        bounds = {name: keywords[name] for name in BOUNDS if name in keywords}
-        within = partial(moved_within, checked(polytope_of(sources, budget.get("D", 1.0), **bounds)))
+        bounds = Bounds(**{name: keywords[name] for name in BOUNDS if name in keywords})
+        within = partial(moved_within, checked(polytope_of(bounds, sources, budget.get("D", 1.0))))
         parts += [made.random_mixtures(random, sources, seed=keywords.get("seed", 0), moved=within)]
     pairs = [pair for part in parts for pair in zip(part.names, part.p, strict=True)]
     listed = made.Mixtures.once(sources, pairs, [notice for part in parts for notice in part.notices])

@@ -21,7 +21,7 @@ from shapleymix.fitting.coverage import BUDGET_SLACK
 from shapleymix.laws.pieces import MATRICES, SOURCES
 from shapleymix.mixing.bounds import Families, families_of
 from shapleymix.mixing.polytope import KEPT, REGIME, Polytope
-from shapleymix.mixing.problem import Problem
+from shapleymix.mixing.question import Question
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, Parents
 from shapleymix.tables.words import amounts, parse_ratio
@@ -147,7 +147,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
         "p": mixture.p.tolist(),
         "closed": (own.within.upper <= 0).tolist(),
         "parts": _parts(own.within),
-        "weighed": own.asked["weights"] is not None,
+        "weighed": own.asked.weights is not None,
         "command": ["shapleymix", "optimize", name],
         "flags": dict(_flags(asked)),
     }
@@ -174,7 +174,7 @@ def _steps(now: float, fitted: FloatArray) -> list[float]:
     return sorted({now, *(float(f"{one:.2g}") for one in np.geomspace(low, high, STEPS))})
 
 
-def _sliders(question: Problem) -> FloatArray:
+def _sliders(question: Question) -> FloatArray:
     """The weights (K,) as they were typed; ones where losses are divided by those of monolingual models."""
     weights = question.weights
     return np.ones_like(weights.raw) if weights.unit else weights.raw
@@ -208,7 +208,7 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any], p: FloatArra
     return found
 
 
-def _spread(question: Problem, p: FloatArray) -> Json:
+def _spread(question: Question, p: FloatArray) -> Json:
     ends = np.array(question.objective_interval(p)) / question.objective(p)
     return ends.tolist() if np.isfinite(ends).all() else None
 

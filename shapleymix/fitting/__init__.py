@@ -7,7 +7,8 @@ Modules, in reading order:
   least_squares     robust nonlinear least squares for many small problems at once; knows no law
   symbols           a law's symbols as the vectors that the search works on: layout, starts, beliefs, what no run tells
   repetition        what repeated tokens are worth: told by the log where it repeats any, else published
-  estimation        fit one law to weighted evidence in one batch
+  estimation        one law put to weighted evidence, searched in one batch
+  search            from nothing, or from a finished fit, to a law: starts, what repeats are worth, replicates
   coverage          whether there are runs enough for a law, and where its fit has data
   study             what fitting and comparing both run on, and what cross-validation chose that a law believes
   held_out          held-out predictions of laws and black boxes, and how well they match losses

@@ -17,10 +17,8 @@ from threadpoolctl import threadpool_limits
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, models_harm
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
-from shapleymix.fitting.repetition import drawn_centers, fit_repetition
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import (
-    COMMON,
     NOISE,
     Levels,
     Packing,
@@ -32,21 +30,17 @@ from shapleymix.fitting.symbols import (
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Belief, Observations, Role
 from shapleymix.laws.core import CoreLaw
-from shapleymix.random_streams import RandomStream, ranks_of
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 ITERATIONS, TOLERANCE = 1000, 1e-8  # of a fit: most steps, and the relative change at which it stops
 THREADS = 2  # chunks that are worked on at once; the result does not depend on it
 CHUNK_BYTES = 12e6  # of Jacobian at once a thread: larger costs memory traffic, smaller the interpreter
 TRIAL_ITERATIONS = 12  # that all starts get, before only the best are followed
-FOLLOWED = 2
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; within a hundredth or so of their spread
 BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no valley is flat: within a tenth
-BELIEVED_REPLICATE = 3e-3  # of such replicates: intervals are narrower by .2 to .4% than at a tenth of it
 NEARBY = 0.02  # damping of the first step from a solution of nearly the same problem
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
-REPLICATE_ROUNDS = 2  # of finding h and R*
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-9
 Stage = Callable[[int, int], None]
 
@@ -120,49 +114,6 @@ class Estimation:
         alike = evidence.usual[None]
         return cls(packing, observed, inputs, givens, evidence, settings, believed, core, levels, law.threshold, alike)
 
-    def estimate(
-        self, shares: FloatArray, progress: Stage | None = None, known: FloatArray | None = None, stop: Stop = EXACT
-    ) -> Estimate:
-        """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
-        start = self._starts(shares)  # (V, S, K, P)
-        if known is not None:
-            start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
-        start = self._promising(shares, start, FOLLOWED, stop.tolerance)
-        solution = self._search(shares, start, stop, progress)
-        V, S, K = start.shape[:3]
-        best = solution.cost.reshape(V, S, K).argmin(axis=1)
-        rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
-        if not self.evidence.tells(self.packing.law):
-            return self._estimate(solution, rows, self._seen(shares))
-        there, x = fit_repetition(self, shares, solution.x[rows])
-        found = there._search(shares, x[:, None], replace(stop, damping=NEARBY))
-        return there._estimate(found, np.arange(V * K).reshape(V, K), self._seen(shares))
-
-    def resample(self, shares: FloatArray, x: FloatArray, seed: int, progress: Stage | None = None) -> Estimate:
-        """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
-
-        What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
-        """
-        rng = np.random.default_rng([seed, RandomStream.BELIEFS])
-        draws = rng.standard_normal((len(shares), 1, *x.shape))[:, :, ranks_of(self.observed.log_loss)]
-        of_core = np.isin(self.packing.names, [*self.core])
-        common = rng.standard_normal((len(shares), 1, 1, of_core.sum()))
-        draws[..., of_core] = np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * draws[..., of_core]
-        for place in self.packing.of_sources():
-            draws[..., place] = draws[..., place][..., ranks_of(self.evidence.log.p)]
-        start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), self
-        if self.packing.law.takes_repetition and self.evidence.repeated is None:
-            center = drawn_centers(ranks_of(self.evidence.log.p), len(shares), seed)
-            there = replace(self, repeated=center)
-            if self.evidence.tells(self.packing.law):
-                there, again = fit_repetition(self, shares, start[:, 0], center, REPLICATE_ROUNDS)
-                start = again[:, None]
-        drawn = bool(self.packing.law.knobs)  # from what is believed, where no run tells it
-        stop = Stop(REPLICATE_ITERATIONS, BELIEVED_REPLICATE if drawn else REPLICATE_TOLERANCE, NEARBY)
-        solution = there._search(shares, start, stop, progress, draws)
-        rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
-        return there._estimate(solution, rows, self._seen(shares) | drawn)
-
     def follow(self, shares: FloatArray, start: FloatArray, enough: float = BELIEVED_TOLERANCE) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
 
@@ -175,7 +126,7 @@ class Estimation:
 
         Cross-validation begins here: in directions that a fold's rows do not tell, a fit stays where it started.
         """
-        start = self._promising(shares, self._starts(shares), 1, NEAR.tolerance)
+        start = self.select_starts(shares, self.find_starts(shares), 1, NEAR.tolerance)
         return self._followed(shares, start, NEAR)
 
     def only(self, targets: IntArray) -> Estimation:
@@ -200,23 +151,23 @@ class Estimation:
 
     def _followed(self, shares: FloatArray, start: FloatArray, stop: Stop) -> FloatArray:
         """Unknowns (V, K, P) to which the one start (V, 1, K, P) of each weighting leads."""
-        x = self._search(shares, start, stop).x.reshape(start[:, 0].shape)
-        return self.packing.filled(x, self._seen(shares))
+        x = self.search(shares, start, stop).x.reshape(start[:, 0].shape)
+        return self.packing.filled(x, self.find_seen(shares))
 
-    def _starts(self, shares: FloatArray) -> FloatArray:
+    def find_starts(self, shares: FloatArray) -> FloatArray:
         seen, further = self.observed, (self.inputs, self.givens, self.settings.starts)
         weights = [seen.weight * share[:, None] for share in shares]
         return np.stack([starting_points(self.packing, replace(seen, weight=one), *further) for one in weights])
 
-    def _promising(self, shares: FloatArray, start: FloatArray, count: int, tolerance: float) -> FloatArray:
+    def select_starts(self, shares: FloatArray, start: FloatArray, count: int, tolerance: float) -> FloatArray:
         """Of starts (V, S, K, P) the `count` that a few iterations bring lowest, as far as these brought them."""
         if start.shape[1] <= count:
             return start
-        trial = self._search(shares, start, Stop(TRIAL_ITERATIONS, tolerance))
+        trial = self.search(shares, start, Stop(TRIAL_ITERATIONS, tolerance))
         order = np.argsort(trial.cost.reshape(start.shape[:3]), axis=1, kind="stable")[:, :count]
         return np.take_along_axis(trial.x.reshape(start.shape), order[..., None], axis=1)
 
-    def _search(
+    def search(
         self,
         shares: FloatArray,
         start: FloatArray,
@@ -352,12 +303,12 @@ class Estimation:
     def _of_role(self, role: Role) -> BoolArray:
         return np.array([known.role == role for known in self.packing.owners], dtype=bool)
 
-    def _estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> Estimate:
+    def as_estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> Estimate:
         x = self.packing.filled(solution.x[rows], seen)
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
         return Estimate(self.law_at(x), x, solution.cost[rows], solution.status[rows], repeated)
 
-    def _seen(self, shares: FloatArray) -> BoolArray:
+    def find_seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""
         used = (self.observed.weight.T > 0) & (shares > 0)[:, None, :]
         return used.astype(np.float64) @ (self.observed.p > 0) > 0

@@ -14,6 +14,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
 from shapleymix.fitting.estimation import Estimation
+from shapleymix.fitting.search import estimate
 from shapleymix.fitting.study import Study, held_out
 from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
@@ -146,8 +147,8 @@ def predicted_held_out(law: type[Law], study: Study, masks: BoolArray) -> FloatA
         return _tuned(law, study, masks)
     predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
     for alike, problem in _problems(law, study, masks):
-        estimate = problem.estimate((~masks[alike]).astype(np.float64))
-        predicted[alike] = study.evidence.losses(estimate.law, estimate.repeated)
+        found = estimate(problem, (~masks[alike]).astype(np.float64))
+        predicted[alike] = study.evidence.losses(found.law, found.repeated)
         held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
         require_losses(law.name, _held_out(predicted[alike], masks[alike]), held, study.log)
     return _held_out(predicted, masks)
@@ -165,8 +166,8 @@ def _tuned(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
         for mask in masks[alike]:
             share = (~mask).astype(np.float64)
             best = study.memory.tuned(problem, share, study.choosing_folds(~mask))
-            estimate = best.problem.follow(share[None], best.start[None])
-            predicted[mask] = np.exp(best.problem.predicted(estimate)[0])[mask]
+            x = best.problem.follow(share[None], best.start[None])
+            predicted[mask] = np.exp(best.problem.predicted(x)[0])[mask]
     held = np.any(masks, axis=0)[:, None] & (study.evidence.weight > 0)
     told = ~np.isnan(predicted)  # not where a target's every loss is in one fold: of it the others know nothing
     require_losses(law.name, predicted, held & told, log)

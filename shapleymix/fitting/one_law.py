@@ -19,6 +19,7 @@ from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of
 from shapleymix.fitting.repetition import Repetition
+from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study
 from shapleymix.fitting.symbols import drawn_exponents
 from shapleymix.laws import BlackBox, Law
@@ -61,21 +62,21 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
         best = study.memory.tuned(problem, every[0], study.choosing_folds(), stage)
         problem, losses, knobs = best.problem, best.losses, best.knobs
-        estimate = problem.estimate(every, None, best.start)
+        found = estimate(problem, every, None, best.start)
     else:
-        estimate = problem.estimate(every, stage)
+        found = estimate(problem, every, stage)
     used = (problem.observed.weight > 0) & evidence.final[:, None]
     coverage, replicates, drawn_symbols = coverage_of(log, used, study.untrained), None, None
     if settings.bootstrap:
         shares = bootstrap_shares(log, settings.bootstrap, study.seed)
         stage = _stage(progress, "bootstrap")
-        again = replace(problem, repeated=estimate.repeated).resample(shares, estimate.x[0], study.seed, stage)
+        again = resample(replace(problem, repeated=found.repeated), shares, found.x[0], study.seed, stage)
         drawn_symbols = again.repeated
         replicates = drawn_exponents(again.law, problem.levels, study.seed)
-    held, states = tuple(problem.packing.held), zip(study.inputs.targets, estimate.status[0].tolist(), strict=True)
+    held, states = tuple(problem.packing.held), zip(study.inputs.targets, found.status[0].tolist(), strict=True)
     stopped = tuple(target for target, state in states if state != CONVERGED)
-    point = estimate.law.mapped(lambda known, value: value[0])
-    repetition = Repetition.of(evidence, law, study.seed, estimate.repeated[0], drawn_symbols)
+    point = found.law.mapped(lambda known, value: value[0])
+    repetition = Repetition.of(evidence, law, study.seed, found.repeated[0], drawn_symbols)
     return Fitted(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, losses, knobs)
 
 

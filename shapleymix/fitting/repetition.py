@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import short
 from shapleymix.errors import UsageError, described
+from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import ALIKE, HARM_ERROR, Evidence, believed, harmed_by
 from shapleymix.laws import Law
 from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
@@ -30,10 +31,6 @@ from shapleymix.laws.pieces import harmful
 from shapleymix.random_streams import RandomStream
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.tables.mixtures import ONCE, epochs_of
-
-if TYPE_CHECKING:
-    from shapleymix.fitting.estimation import Estimation
-
 
 ROUNDS = 12
 LARGEST, SMALLEST, MOVED = 1.0, 1e-3, 1e-4

@@ -24,6 +24,7 @@ from shapleymix.fitting.coverage import untrained_losses
 from shapleymix.fitting.estimation import NEAR, Estimation, Stage
 from shapleymix.fitting.evidence import Evidence, Logs, Table, fold_masks, gather, inputs_of, limits_of, one_log
 from shapleymix.fitting.repetition import QUIET, fit_repetition
+from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import NOISE, PriorTable
 from shapleymix.laws import LAWS, Inputs, Law
@@ -61,7 +62,7 @@ class Tuned:
 
 def tuned(problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuned:
     """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
-    begun = problem.estimate(share[None], stop=NEAR)
+    begun = estimate(problem, share[None], stop=NEAR)
     start, problem = begun.x[0], replace(problem, repeated=begun.repeated)
     fold = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     sample = sample_of_targets(problem, len(masks))

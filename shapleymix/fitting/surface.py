@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 import numpy as np
 
 from shapleymix.display import short
-from shapleymix.errors import SolveError, UsageError, described
+from shapleymix.errors import SolveError, UsageError
 from shapleymix.fitting.evidence import models_harm
 from shapleymix.fitting.noise import first_alike
 from shapleymix.fitting.prediction import Points, mixtures_at
@@ -425,79 +425,3 @@ def with_score(surface: Surface, score: Score) -> Surface:
         score=score,
         places=places,
     )
-
-
-@runtime_checkable
-class Predicts(Protocol):
-    """An object of the user's own: losses (R, K), or a result with `losses`, from p (R, M), N (R,) and D (R,).
-
-    It may give convex pieces besides, `pieces(N, D) -> Pieces`, and such of draws, `draws(N, D) -> Pieces`.
-    """
-
-    @property
-    def sources(self) -> tuple[str, ...]: ...
-    @property
-    def targets(self) -> tuple[str, ...]: ...
-    def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, /) -> object: ...
-
-
-@runtime_checkable
-class HasSurface(Protocol):
-    """A fit of ours, or an object that gives surfaces as one does."""
-
-    def at(self, N: float, D: float, *, available: FloatArray | None = None, score: Score | None = None) -> Surface: ...
-
-
-@dataclass(frozen=True)
-class OfObject(LossSource):
-    """What an object of the user's own says at one budget."""
-
-    given: Predicts
-    targets: tuple[str, ...]
-    N: float
-    D: float
-    pieces: Pieces | None
-    draws: Pieces | None
-
-    @property
-    def samples(self) -> int:
-        return 1 if self.draws is None else self.draws.batch[0]
-
-    def losses(self, p: FloatArray) -> FloatArray:
-        if self.pieces is not None:
-            return self.pieces.losses(p)
-        answer = self.given.predict(p[None], np.array([self.N]), np.array([self.D]))
-        return np.asarray(getattr(answer, "losses", answer), dtype=np.float64).reshape(-1)
-
-    def of_replicates(self, p: FloatArray) -> FloatArray | None:
-        return None if self.draws is None else self.draws.losses(p)
-
-
-def as_surface(
-    fit_like: object, N: float, D: float, *, available: FloatArray | None = None, score: Score | None = None
-) -> Surface:
-    """The surface of a fit, or of an object of the user's own that predicts; wrapped once, at the door.
-
-    Raises
-    ------
-    UsageError
-        If it predicts nothing.
-    """
-    if isinstance(fit_like, HasSurface):
-        return fit_like.at(N, D, available=available, score=score)
-    if not isinstance(fit_like, Predicts):
-        hint = "give a Fit, its file, or an object with sources, targets and predict(p, N, D)"
-        raise UsageError(f"{described(fit_like)} is no fit", hint=hint)
-    pieces, draws = (_pieces_of(fit_like, name, N, D) for name in ("pieces", "draws"))
-    known = OfObject(fit_like, fit_like.targets, N, D, pieces, draws)
-    M, K = len(fit_like.sources), len(fit_like.targets)
-    supply = np.full(M, np.nan) if available is None else available
-    own, edge = np.full(K, -1), np.zeros(K)
-    found = Surface(fit_like.sources, fit_like.targets, N, D, "loss", supply, pieces, draws, own, edge, None, known)
-    return found if score is None else with_score(found, score)
-
-
-def _pieces_of(given: object, name: str, N: float, D: float) -> Pieces | None:
-    stated = getattr(given, name, None)
-    found = stated(N, D) if callable(stated) else None
-    return found if isinstance(found, Pieces) else None

@@ -1,6 +1,6 @@
 """Bounds as people write them, and the `Polytope` that they make.
 
-Adding a bound: a keyword of `problem`, and what it makes of a `Polytope`, here.
+Adding a bound: a field of `Bounds`, and what `polytope_of` makes of it.
 
 A group bounds the summed ratio of some sources: `en+de<=0.3`, `cjk: zh+ja>=10%`, `Germanic>=0.6`, and from both sides
 `0.2<=en+de<=0.5`. Sources with a slash in their name have parents: `en` stands for `en/web` and `en/books` together.
@@ -21,12 +21,21 @@ import numpy as np
 from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.fitting.evidence import traceless
+from shapleymix.fitting.settings import Size
 from shapleymix.mixing.polytope import FIXED, GIVEN, KEPT, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables import words
-from shapleymix.tables.languages import Languages, Parents, column_of, paths_of, tokens_at_hand
+from shapleymix.tables.languages import (
+    Languages,
+    LanguagesSpec,
+    Parents,
+    column_of,
+    languages_of,
+    paths_of,
+    tokens_at_hand,
+)
 from shapleymix.tables.mixtures import MixtureSpec, is_file_name, mixture_of
-from shapleymix.tables.words import Amount, Amounts, Ratios, amounts, format_size
+from shapleymix.tables.words import Amounts, Ratios, amounts, format_size
 
 _BOUND = re.compile(
     r"(?:(?P<name>[^:<>=]+):)?(?:(?P<low>[^:<>=]+)<=)?(?P<members>[^:<>=]+)(?P<sign><=|>=|=)(?P<bound>[^:<>=]+)"
@@ -181,25 +190,55 @@ def labels_between(text: str, known: Sequence[str]) -> tuple[str, ...]:
     return tuple(parts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The keywords of `problem` that say what a mixture must obey, each explained there; a table's file is read.
+
+    Raises
+    ------
+    DataError, UsageError
+        If one does nothing without another, or the table cannot be read.
+    """
+
+    caps: Ratios | None = None
+    floors: Ratios | None = None
+    fix: Ratios | None = None
+    languages: LanguagesSpec | None = None
+    available: Amounts | None = None
+    max_epochs: EpochsSpec | None = None
+    min_tokens: TokensSpec | None = None
+    groups: Sequence[GroupSpec] | GroupSpec = ()
+    keep_within: NamesSpec = ()
+    kept: MixtureSpec | None = None
+    near: MixtureSpec | None = None
+    within: float | str | None = None
+    distance: str = "l1"
+    after: MixtureSpec | None = None
+    trained: Size | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "languages", languages_of(self.languages))
+        if (self.near is None) != (self.within is None):
+            hint = "give the mixture (uniform), and how far from it (0.2)"
+            raise UsageError("near and within go together", hint=hint)
+        if isinstance(self.fix, (int, float)) or (isinstance(self.fix, str) and "=" not in self.fix):
+            raise UsageError(f"fixed ratio: {self.fix!r} has no name", hint="write it like en=0.3")
+        if self.kept is not None and not self.keep_within:
+            raise UsageError("kept does nothing without keep_within", hint="give keep_within, or leave out kept")
+        if (self.after is None) != (self.trained is None):
+            raise UsageError("after and trained go together", hint="for instance after mixture.json, trained 400B")
+
+    @property
+    def table(self) -> Languages | None:
+        """The languages table."""
+        return languages_of(self.languages)
+
+
 def polytope_of(
+    asked: Bounds,
     sources: Sequence[str],
     D: float,
     *,
-    caps: Ratios | None = None,
-    floors: Ratios | None = None,
-    fix: Ratios | None = None,
-    languages: Languages | None = None,
-    available: Amounts | None = None,
-    max_epochs: EpochsSpec | None = None,
-    min_tokens: TokensSpec | None = None,
-    groups: Sequence[GroupSpec] | GroupSpec = (),
-    keep_within: NamesSpec = (),
-    kept: MixtureSpec | None = None,
-    near: MixtureSpec | None = None,
-    within: float | str | None = None,
-    distance: str = "l1",
-    after: MixtureSpec | None = None,
-    trained: Amount | None = None,
     unseen: Sequence[str] = (),
     usual_epochs: float = DEFAULT_EPOCHS,
     parents: Parents = MappingProxyType({}),
@@ -208,12 +247,12 @@ def polytope_of(
 
     Parameters
     ----------
+    asked : Bounds
+        The bounds as they are written.
     sources : sequence of str (M,)
         Labels.
-    caps, floors, fix, languages, available, max_epochs, min_tokens, groups : see `problem`
-        The bounds.
-    keep_within, kept, near, within, distance, after, trained : see `problem`
-        Ratios inside of groups, a ball around a mixture, and what the run has read.
+    D : float
+        Tokens of the whole run.
     unseen : sequence of str
         Sources to be held at ratio 0.
     usual_epochs : float
@@ -223,39 +262,23 @@ def polytope_of(
 
     Raises
     ------
-    UsageError
-        If a name is unknown or a bound is no ratio.
+    InfeasibleError, UsageError
+        If a name is unknown or a bound is no ratio; if the run has no tokens left.
     """
     names, none = tuple(sources), np.full(len(sources), np.nan)
-    if (near is None) != (within is None):
-        raise UsageError("near and within go together", hint="give the mixture (uniform), and how far from it (0.2)")
-    if fix is not None and (isinstance(fix, (int, float)) or (isinstance(fix, str) and "=" not in fix)):
-        raise UsageError(f"fixed ratio: {fix!r} has no name", hint="write it like en=0.3")
-    if kept is not None and not keep_within:
-        raise UsageError("kept does nothing without keep_within", hint="give keep_within, or leave out kept")
-    if (after is None) != (trained is None):
-        raise UsageError("after and trained go together", hint="for instance after mixture.json, trained 400B")
-    tokens = tokens_at_hand(names, languages, available)
-    read = np.zeros(len(names))
-    if after is not None and trained is not None:
-        read = _read_so_far(after, words.parse_budget(trained, "trained"), names, mixture_of(after, names, tokens, D))
-    if read.sum() >= D:
-        message = f"the run has read {format_size(read.sum())} of {format_size(D)} tokens: none are left to choose"
-        raise InfeasibleError(message, hint="D counts the tokens of the whole run")
-    epochs = amounts(column_of(languages, "max_epochs", names), max_epochs, names, words.parse_positive, "max_epochs")
-    epochs = np.where(np.isnan(epochs), usual_epochs, epochs)
-    least = amounts(none, min_tokens, names, words.parse_size, "min_tokens")
-    families = families_of(languages, names, parents)
+    families, supply = families_of(asked.table, names, parents), _supply_of(asked, names, D, usual_epochs)
     sums = families.keys() - set(names)
-    asked = ((fix, "fix"), (caps, "caps"), (floors, "floors"))
-    fixed, most, typed = (amounts(none, given, names, words.parse_ratio, what, sums) for given, what in asked)
+    written = ((asked.fix, "fix"), (asked.caps, "caps"), (asked.floors, "floors"))
+    fixed, most, typed = (amounts(none, given, names, words.parse_ratio, what, sums) for given, what in written)
+    tokens, epochs = supply.available, supply.epochs
     with np.errstate(invalid="ignore"):
         supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
+    least, read = (np.where(known > 0, known, np.nan) / D for known in (supply.least, supply.read))
     above = np.stack([fixed, most, supplied, np.ones(len(names))])
-    below = np.stack([fixed, typed, least / D, np.where(read > 0, read, np.nan) / D, np.zeros(len(names))])
+    below = np.stack([fixed, typed, least, read, np.zeros(len(names))])
     upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
     capped, floored = np.array([FIXED, GIVEN, TOKENS, ""]), np.array([FIXED, GIVEN, TOKENS, READ, ""])
-    found = groups_of(groups, names, families)
+    found = groups_of(asked.groups, names, families)
     closed = np.isin(names, [name for one in found if one.upper == 0 for name in one.sources])
     found = tuple(one for one in found if one.upper > 0)
     bounds = Polytope(
@@ -268,18 +291,40 @@ def polytope_of(
         row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in found]),
         row_high=np.array([one.upper if one.upper < 1 else np.inf for one in found]),
         row_names=tuple(one.label for one in found),
-        ball=None if near is None else _ball(mixture_of(near, names, tokens, D), within, distance),
-        supply=Supply(float(D), tokens, epochs, np.nan_to_num(least), read),
+        ball=None if asked.near is None else _ball(asked, mixture_of(asked.near, names, tokens, D)),
+        supply=supply,
     )
     bounds = bounds.held_at_zero(np.isin(names, list(unseen)), UNSEEN).held_at_zero(closed, GIVEN)
-    listed = [keep_within] if isinstance(keep_within, str) else keep_within
-    for parent in [name.strip() for text in listed for name in text.split(",")] if keep_within else ():
+    listed = [asked.keep_within] if isinstance(asked.keep_within, str) else asked.keep_within
+    for parent in [name.strip() for text in listed for name in text.split(",") if name.strip()]:
         members = np.isin(names, members_of([parent], names, families, "keep_within"))
         if parent in names:
             hint = did_you_mean(parent, families) or "give the languages table that names parents or families"
             raise UsageError(f"keep_within: {parent!r} is one source, with nothing inside of it to keep", hint=hint)
-        bounds = _kept_inside(bounds, parent, members, kept)
+        bounds = _kept_inside(bounds, parent, members, asked.kept)
     return bounds
+
+
+def _supply_of(asked: Bounds, names: tuple[str, ...], D: float, usual_epochs: float) -> Supply:
+    """The tokens that there are, how often they may be seen, the fewest asked for, and those that are read.
+
+    Raises
+    ------
+    InfeasibleError
+        If the run has read all of its D tokens.
+    """
+    tokens, none = tokens_at_hand(names, asked.table, asked.available), np.full(len(names), np.nan)
+    read = np.zeros(len(names))
+    if asked.after is not None and asked.trained is not None:
+        trained, p = words.parse_budget(asked.trained, "trained"), mixture_of(asked.after, names, tokens, D)
+        read = _read_so_far(asked.after, trained, names, p)
+    if read.sum() >= D:
+        message = f"the run has read {format_size(read.sum())} of {format_size(D)} tokens: none are left to choose"
+        raise InfeasibleError(message, hint="D counts the tokens of the whole run")
+    stated = column_of(asked.table, "max_epochs", names)
+    epochs = amounts(stated, asked.max_epochs, names, words.parse_positive, "max_epochs")
+    least = amounts(none, asked.min_tokens, names, words.parse_size, "min_tokens")
+    return Supply(float(D), tokens, np.where(np.isnan(epochs), usual_epochs, epochs), np.nan_to_num(least), read)
 
 
 def _read_so_far(after: MixtureSpec, trained: float, names: tuple[str, ...], p: FloatArray) -> FloatArray:
@@ -325,8 +370,8 @@ def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, kept: Mixtur
     return bounds
 
 
-def _ball(center: FloatArray, within: float | str | None, distance: str) -> Ball:
-    nats = words.parse_choice(distance, ("l1", "kl"), "distance") == "kl"
+def _ball(asked: Bounds, center: FloatArray) -> Ball:
+    nats, within = words.parse_choice(asked.distance, ("l1", "kl"), "distance") == "kl", asked.within
     assert within is not None
     radius = words.parse_number(within, "within") if nats else words.ratio_number(within, "within")
     if nats and radius < LEAST_KL:

@@ -12,7 +12,6 @@ Axes: M sources, K targets, R points.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,14 +19,13 @@ from shapleymix.display import Columns
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.mixing.answers import Answer
 from shapleymix.mixing.bounds import Families, families_of, labels_between, members_of
-from shapleymix.mixing.goal import MEAN, Weights
+from shapleymix.mixing.goal import MEAN
 from shapleymix.mixing.proof import Certificate, Proof
+from shapleymix.mixing.question import Question
 from shapleymix.mixing.reporting import common_fields
 from shapleymix.mixing.solving import solve_all
+from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-
-if TYPE_CHECKING:
-    from shapleymix.mixing.problem import Problem
 
 POINTS, MOST_POINTS = 9, 99
 ROUNDS = 3
@@ -102,20 +100,20 @@ class Frontier(Answer):
         return {**numbers, "unit": [self.unit] * len(self.entries), **ratios}
 
 
-def frontier_of(one: Problem, between: str, points: int) -> Frontier:
+def frontier_of(one: Question, between: str, points: int) -> Frontier:
     """The curve of a question."""
     asked, surface = one.asked, one.surface
     for what, given in (
-        ("objective 'worst'", asked["objective"] != MEAN), ("KL penalty", asked["kl"] > 0),
-        ("compare_to", bool(asked["compare_to"])), ("what_if", bool(asked["what_if"])),
-        ("downstream", asked["downstream"] is not None), ("law without convex pieces", surface.pieces is None),
+        ("objective 'worst'", asked.objective != MEAN), ("KL penalty", asked.kl > 0),
+        ("compare_to", bool(asked.compare_to)), ("what_if", bool(asked.what_if)),
+        ("downstream", asked.score is not None), ("law without convex pieces", surface.pieces is None),
     ):  # fmt: skip
         if given:
             hint = "fit another law" if surface.pieces is None else "leave it out; bounds of every kind are taken"
             raise UsageError(f"a frontier takes no {what}", hint=hint)
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
-    families = families_of(asked["languages"], surface.targets, getattr(one.fit, "parents", {}))
+    families = families_of(asked.table, surface.targets, one.fit.parents)
     names = sides_of(between, surface.targets, families)
     w = np.stack([_side_weights(side, surface.targets, one.weights) for side in names])
     shares, proofs, lost = _spread(one, w, points)
@@ -163,7 +161,7 @@ def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weig
     return inside / inside.sum()
 
 
-def _spread(one: Problem, w: FloatArray, points: int) -> tuple[FloatArray, list[Proof], list[str]]:
+def _spread(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list[Proof], list[str]]:
     """Shares and optima of points that are spread along the curve, no one worse than another on both sides.
 
     Of the curve the part counts on which the law has a prediction; what else there is is said.
@@ -181,7 +179,7 @@ def _spread(one: Problem, w: FloatArray, points: int) -> tuple[FloatArray, list[
 
 
 def _solved(
-    one: Problem, w: FloatArray, known: dict[float, Proof], wanted: FloatArray
+    one: Question, w: FloatArray, known: dict[float, Proof], wanted: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """All shares (R,) with the wanted ones solved, mean losses (R, 2) of both sides, and the places that have both."""
     goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
@@ -227,7 +225,7 @@ def _nearest(way: FloatArray, points: int) -> list[int]:
     return sorted({0, len(way) - 1, *np.abs(way[:, None] - wanted).argmin(axis=0).tolist()})
 
 
-def _point(one: Problem, w: FloatArray, share: float, proof: Proof) -> FrontierPoint:
+def _point(one: Question, w: FloatArray, share: float, proof: Proof) -> FrontierPoint:
     """One point as it is reported."""
     p, losses = proof.p, one.surface.mean(proof.p[None])[0]
     sides = [replace(one, goal=replace(one.goal, w=side)) for side in w]

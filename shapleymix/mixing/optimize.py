@@ -8,58 +8,26 @@ mixture: at an optimum the objective does not feel small changes of it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import wraps
-from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError, UsageError, caution, did_you_mean
+from shapleymix.errors import InfeasibleError, SolveError, UsageError
+from shapleymix.fitting.own_fit import AnyFit, FitSpec, OwnFit, as_fit
+from shapleymix.fitting.settings import Size
 from shapleymix.mixing.answers import Candidates, Mixture
+from shapleymix.mixing.asked import Asked, is_called_as, takes_keywords
 from shapleymix.mixing.frontier import POINTS, Frontier
-from shapleymix.mixing.problem import FitSpec, Problem, Size, fit_of, problem, solved
+from shapleymix.mixing.problem import Problem, problem, solved
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import Rivals
 from shapleymix.tables.words import parse_budget
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-def takes_keywords(function: Callable[..., T]) -> Callable[..., T]:
-    """The function, with the keywords of `problem` in place of its `**keywords`; others are refused by name.
-
-    What its answers warn of reaches Python's `warnings`, too.
-    """
-    own = signature(function)
-    explicit = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    asked = [one for one in signature(problem).parameters.values() if one.kind is one.KEYWORD_ONLY]
-    shown = own.replace(parameters=[*explicit, *(one for one in asked if one.name not in own.parameters)])
-
-    @wraps(function)
-    def checked(*args: Any, **given: Any) -> T:
-        for name in given:
-            if name not in shown.parameters:
-                hint = did_you_mean(name, list(shown.parameters))
-                raise UsageError(f"{function.__name__}() has no keyword {name!r}", hint=hint)
-        found = function(*args, **given)
-        answers: Any = found if isinstance(found, tuple) else [found]
-        caution(dict.fromkeys(text for one in answers for text in one.warnings))
-        return found
-
-    vars(checked)["__signature__"] = shown
-    return checked
-
-
-def _like(_: Callable[P, Problem]) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """What type checkers are told of a function: that it takes what `problem` takes."""
-    return lambda function: function
-
-
-@_like(problem)
+@is_called_as(Asked)
 @takes_keywords
 def optimize(fit: FitSpec, N: Size, D: Size, **keywords: Any) -> Mixture:
     """The optimal mixture for N parameters and D tokens, with its proof: `problem(fit, N, D, ...).solve()`.
@@ -95,7 +63,7 @@ def optimize_scales(
         Weights, bounds and whatever else a problem takes.
     """
     sizes = [[given] if isinstance(given, (str, float, int)) else list(given) for given in (N, D)]
-    known, questions = fit_of(fit), []
+    known, questions = as_fit(fit), []
     for size, tokens in dict.fromkeys(itertools.product(*sizes)):
         try:
             questions.append(problem(known, size, tokens, **keywords))
@@ -179,7 +147,7 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
         If the runs do not tell how the loss falls with N or with D, or the law is not convex in the mixture. The others
         as for `problem`.
     """
-    known, compute = fit_of(fit), parse_budget(flops, "flops")
+    known, compute = as_fit(fit), parse_budget(flops, "flops")
     if keywords.get("after") is not None:
         raise UsageError("a run already begun has its N", hint="give N and D in place of flops")
     _require_told(known)
@@ -190,18 +158,21 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
     return replace(found, N_low=low, N_high=high, D_low=tokens / high, D_high=tokens / low)
 
 
-def _require_told(fit: Any) -> None:
+def _require_told(fit: AnyFit) -> None:
     """Refuse a fit whose runs do not tell how the loss falls with N or D: what is assumed would choose the split."""
-    of_budget, held = getattr(getattr(fit, "law", None), "of_budget", None), getattr(fit, "held", ())
-    if getattr(getattr(fit, "coverage", None), "rise_together", False):
+    if isinstance(fit, OwnFit):
+        return
+    if fit.coverage.rise_together:
         message = "N and D rise together in the runs, which do not say which to raise: no compute-optimal split"
         raise SolveError(message, hint=fit.warnings[0])
-    for name in ("N", "D"):
-        symbols, span = () if of_budget is None else of_budget(name), getattr(fit, f"{name}_range", None)
-        why = next((f"{symbol} was assumed" for symbol in symbols if symbol in held), "")
-        if not why and span is not None and not span[1] > span[0]:
+    for name, span, symbols in (
+        ("N", fit.N_range, fit.law.of_budget("N")),
+        ("D", fit.D_range, fit.law.of_budget("D")),
+    ):
+        why = next((f"{symbol} was assumed" for symbol in symbols if symbol in fit.held), "")
+        if not why and not span[1] > span[0]:
             why = f"all have one {name}"
-        if not why and of_budget is not None and not symbols:
+        if not why and not symbols:
             why = f"the law has no term in {name}"
         if why:
             message = f"the runs do not show how the loss falls with {name} ({why}): no compute-optimal split"

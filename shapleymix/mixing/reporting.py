@@ -11,18 +11,15 @@ Axes: M sources, K targets, B replicates.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError, described, did_you_mean
-from shapleymix.files import Json
 from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between
@@ -31,14 +28,12 @@ from shapleymix.mixing.answers import Candidate, Candidates, Mixture, Price, Riv
 from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
+from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
-from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.languages import column_of, own_data, paths_of
+from shapleymix.records import FloatArray
+from shapleymix.tables.languages import column_of
 from shapleymix.tables.mixtures import ONCE, Rivals, epochs_of, named_baselines, rivals_of, shares_of_bytes
 from shapleymix.tables.words import format_size, parse_size
-
-if TYPE_CHECKING:
-    from shapleymix.mixing.problem import Problem
 
 LEAST = 1e-9
 """A slope below this, relative to the objective, is rounding."""
@@ -81,7 +76,7 @@ def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
     raise UsageError(f"what if: {text!r} is no change of a source's tokens", hint=did_you_mean(name, sources) or _HINT)
 
 
-def what_ifs_of(one: Problem, proof: Proof) -> tuple[WhatIf, ...]:
+def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
     """The optimum under each change of tokens that is asked for, beside the answer without it.
 
     Raises
@@ -91,33 +86,33 @@ def what_ifs_of(one: Problem, proof: Proof) -> tuple[WhatIf, ...]:
     UsageError
         If a text is no change.
     """
-    given = one.asked["what_if"]
+    given = one.asked.what_if
     texts = [given] * bool(given) if isinstance(given, str) else given
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise UsageError(f"what_if: {described(given)} is no change of tokens", hint=_HINT)
     return tuple(_answered(one, proof, text.strip()) for text in dict.fromkeys(texts))
 
 
-def _answered(one: Problem, proof: Proof, text: str) -> WhatIf:
+def _answered(one: Question, proof: Proof, text: str) -> WhatIf:
     more = tokens_of(text, one.within.sources, one.surface.available)
     try:
         other = one.with_available(one.surface.available + more)
     except InfeasibleError as error:
         raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
-    new = solve(other.goal, one.asked["seed"])
+    new = solve(other.goal, one.asked.seed)
     return WhatIf(**_compared(other, text, new.p, _gained(other, new.p, one, proof.p)))
 
 
-def _gained(after: Problem, p: FloatArray, before: Problem, q: FloatArray) -> Gain:
+def _gained(after: Question, p: FloatArray, before: Question, q: FloatArray) -> Gain:
     """What mixture p of one question saves against q of another, in the mean of many runs of each."""
     return gain_between(after.surface, p, before.surface, q, before.goal.of, before.level, runs=False)
 
 
-def prices_of(one: Problem, proof: Proof) -> tuple[Price, ...]:
+def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     """The bounds that hold an optimum back, those of the steepest slope first, and what relaxing each saves."""
     found = sorted(_binding(one, proof), key=lambda bound: -np.nan_to_num(bound[0].per_ratio, nan=np.inf))
     relaxed = [_relaxed(one, *bound) for bound in found[:PRICED]]
-    solved = solve_all([other.goal for other, _ in relaxed], one.asked["seed"]) if relaxed else []
+    solved = solve_all([other.goal for other, _ in relaxed], one.asked.seed) if relaxed else []
     prices = [price for price, *_ in found]
     for place, ((other, change), new) in enumerate(zip(relaxed, solved, strict=True)):
         gain = _gained(other, new.p, one, proof.p)
@@ -127,7 +122,7 @@ def prices_of(one: Problem, proof: Proof) -> tuple[Price, ...]:
     return tuple(prices)
 
 
-def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
+def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     """The bounds with a slope, each with its field of a `Polytope` and its place there; of a ball it is not known."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
     caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
@@ -151,7 +146,7 @@ def _binding(one: Problem, proof: Proof) -> Iterator[tuple[Price, str, int]]:
         yield Price("distance", "cap", ball.radius, GIVEN, np.nan, 0.0, unit), "ball", 0
 
 
-def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Problem, float]:
+def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Question, float]:
     """The question with more room at one bound, and by how much: tokens by a power of ten, 1B at 100B."""
     bounds, D = one.bounds, one.surface.D
     tokens = float(10.0 ** max(np.round(np.log10(D * STEP)), 0.0))
@@ -174,7 +169,7 @@ def _relaxed(one: Problem, price: Price, field: str, place: int) -> tuple[Proble
     return replace(one, goal=replace(one.goal, within=replace(one.within, **{field: held}))), change
 
 
-def reported(one: Problem, proof: Proof) -> Mixture:
+def reported(one: Question, proof: Proof) -> Mixture:
     """The mixture with its intervals, its rivals, and what its bounds cost.
 
     Raises
@@ -214,7 +209,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
         floors=within.lower,
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
         epochs=epochs_of(p, surface.available, surface.D),
-        p_bytes=shares_of_bytes(left, column_of(one.asked["languages"], "bytes_per_token", within.sources)),
+        p_bytes=shares_of_bytes(left, column_of(one.asked.table, "bytes_per_token", within.sources)),
         baselines=_rivals(one, p),
         replicates=count,
         penalty=goal.penalty(p),
@@ -226,7 +221,7 @@ def reported(one: Problem, proof: Proof) -> Mixture:
     )
 
 
-def _tilts(one: Problem, p: FloatArray, draws: Pieces) -> FloatArray | None:
+def _tilts(one: Question, p: FloatArray, draws: Pieces) -> FloatArray | None:
     """By how much the objective leans otherwise than each replicate's law (B, M) at the optimum p (M,)."""
     surface, goal = one.surface, one.goal
     if (found := surface.known.tilts(p, draws.batch[0])) is None:
@@ -238,21 +233,21 @@ def _tilts(one: Problem, p: FloatArray, draws: Pieces) -> FloatArray | None:
     return np.einsum("k,bkm->bm", np.nan_to_num(weighed), found[:, places])
 
 
-def _beyond(one: Problem) -> dict[str, float]:
+def _beyond(one: Question) -> dict[str, float]:
     """By what factors N and D lie outside of those of a fit's runs, 1 inside; empty without a fit."""
-    if (coverage := getattr(one.fit, "coverage", None)) is None:
+    if (coverage := one.fit.coverage) is None:
         return {}
     N, D = np.array([one.surface.N]), np.array([one.surface.D])
     factors = [*coverage.beyond_budgets(N, D), beyond_line(coverage.line, N, D)]
     return {name: float(each.max()) for name, each in zip(("N", "D", "line"), factors, strict=True)}
 
 
-def _assert_minimised(one: Problem, proof: Proof) -> None:
+def _assert_minimised(one: Question, proof: Proof) -> None:
     """What was minimised must be what is reported, as the surface has it, which made none of it."""
     lacking = np.isnan(one.surface.mean(proof.p[None])[0]) & (one.goal.w > 0)
     if lacking.any():
         names = listed([one.surface.targets[j] for j in np.flatnonzero(lacking).tolist()])
-        own = _own(one) & lacking
+        own = one.own & lacking
         barred = np.any(own[:, one.within.upper @ own <= LEAST_NONZERO], axis=1)
         shut = listed([one.surface.sources[i] for i in np.flatnonzero(barred).tolist()])
         hint = "give these floors, ask nearer to the fitted runs, or with more unique tokens"
@@ -263,14 +258,14 @@ def _assert_minimised(one: Problem, proof: Proof) -> None:
         raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
 
 
-def _indifferent(one: Problem) -> bool:
+def _indifferent(one: Question) -> bool:
     """Whether the law tells no mixture from another: a convex one that is the same at all corners and in the middle."""
     M = len(one.surface.sources)
     found = one.goal.value(np.vstack([np.eye(M), np.full((1, M), 1 / M)]))
     return M > 1 and bool(np.isfinite(found).all() and np.ptp(found) <= SAME * np.abs(found).max())
 
 
-def _told(one: Problem, proof: Proof) -> tuple[list[str], list[str]]:
+def _told(one: Question, proof: Proof) -> tuple[list[str], list[str]]:
     """Warnings, those first that change most of what a reader would do; and notices."""
     within, p, found = one.within, proof.p, []
     if np.isnan(proof.gap):
@@ -299,13 +294,12 @@ def _told(one: Problem, proof: Proof) -> tuple[list[str], list[str]]:
     return found, notices
 
 
-def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
+def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     """The optimum against baselines and the mixtures that were asked for; and these against each other."""
     surface, asked, found = one.surface, one.asked, []
-    named = named_baselines(surface.sources, surface.available, asked["compare_to"], surface.D)
+    named = named_baselines(surface.sources, surface.available, asked.compare_to, surface.D)
     if surface.score is None and np.ptp(one.weights.raw) > 0:  # what most would do first: ratios as the weights
-        own = _own(one)
-        ratios = own @ (one.weights.raw / np.maximum(own.sum(axis=0), 1))
+        ratios = one.own @ (one.weights.raw / np.maximum(one.own.sum(axis=0), 1))
         named = {"weights": ratios / ratios.sum(), **named} if ratios.any() else named
     for name, rest in named.items():
         q = one.whole(rest)
@@ -315,14 +309,7 @@ def _rivals(one: Problem, p: FloatArray) -> tuple[Rival, ...]:
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
-def _own(one: Problem) -> BoolArray:
-    """Which sources (M, K) are each target's own data, or that of the language of a task."""
-    surface = one.surface
-    targets = surface.targets if surface.score is None else tuple(surface.score.targets)
-    return own_data(paths_of(surface.sources, getattr(one.fit, "parents", {}), targets), targets)
-
-
-def _better(one: Problem, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
+def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
     """The other rivals that surely gain over one, where the optimum does not."""
     if rival.sure is not False:
         return ()
@@ -330,7 +317,7 @@ def _better(one: Problem, rival: Rival, others: Sequence[Rival]) -> tuple[str, .
     return tuple(name for name, gain in gains.items() if is_sure(gain.low, gain.probability))
 
 
-def candidates_of(one: Problem, mixtures: Rivals) -> Candidates:
+def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
     """The mixtures, compared as the question asks."""
     named = {name: one.ratios(given) for name, given in rivals_of(mixtures).items()}
     if not named:
@@ -347,7 +334,7 @@ def candidates_of(one: Problem, mixtures: Rivals) -> Candidates:
     return Candidates(**said, weights=one.goal.w, entries=tuple(entries))
 
 
-def _compared(one: Problem, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
+def _compared(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
     """The fields of a mixture that is compared with another."""
     low, high = one.objective_interval(p)
     found = {"name": name, "p": p, "objective": one.objective(p), "objective_low": low, "objective_high": high}
@@ -355,37 +342,19 @@ def _compared(one: Problem, name: str, p: FloatArray, gain: Gain) -> dict[str, A
     return found | gained
 
 
-def common_fields(one: Problem, told: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
+def common_fields(one: Question, told: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
     """The fields of an `Answer`, of which as many things are warnings as a reader takes in; the rest are notices."""
     surface, supply = one.surface, one.within.supply
-    caveats, made_from = getattr(one.fit, "caveats", ()), getattr(one.fit, "provenance", None)
+    caveats, made_from = one.fit.caveats, one.fit.provenance
     told = [*told[: MOST_WARNINGS - 1], *caveats[:1], *told[MOST_WARNINGS - 1 :], *caveats[1:]]
     return {
         "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
-        "weights_origin": one.weights.origin, "objective_kind": one.asked["objective"], "objective_unit": one.unit,
+        "weights_origin": one.weights.origin, "objective_kind": one.asked.objective, "objective_unit": one.unit,
         "measure": surface.measure, "unit": surface.unit.name, "level": one.level, "available": supply.available,
         "max_epochs": supply.epochs, "min_tokens": supply.least, "read": supply.read,
-        "families": families_of(one.asked["languages"], surface.sources, getattr(one.fit, "parents", {})),
+        "families": families_of(one.asked.table, surface.sources, one.fit.parents),
         "warnings": tuple(told[:MOST_WARNINGS]),
         "notices": tuple(dict.fromkeys((*told[MOST_WARNINGS:], *notices))),
-        "asked": plain_keywords(one.asked),
+        "asked": one.asked.to_document(),
         "provenance": {"shapleymix": version("shapleymix"), "fit": dict(made_from) if made_from else None},
     }  # fmt: skip
-
-
-def plain_keywords(asked: Mapping[str, Any]) -> dict[str, Json]:
-    """The keywords that were given, as JSON holds them; functions by their names."""
-    kept = {name: one for name, one in asked.items() if not (one is None or (isinstance(one, tuple) and not one))}
-    return json.loads(json.dumps(kept, default=_plain))
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "mixture"):
-        return dict(value.mixture)
-    if isinstance(value, Record):
-        return value.to_document()
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    return os.fspath(value) if isinstance(value, os.PathLike) else getattr(value, "__name__", type(value).__name__)

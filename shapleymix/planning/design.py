@@ -26,13 +26,13 @@ from shapleymix.errors import UsageError, caution, described
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs, line_of, parting_run
 from shapleymix.fitting.fit import Fit
-from shapleymix.mixing.bounds import polytope_of
+from shapleymix.fitting.settings import Size
+from shapleymix.mixing.bounds import Bounds, polytope_of
 from shapleymix.mixing.infeasibility import checked
 from shapleymix.mixing.polytope import FEASIBLE, Polytope
-from shapleymix.mixing.problem import Size, problem
+from shapleymix.mixing.problem import problem
 from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-from shapleymix.tables.languages import languages_of
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat
@@ -177,17 +177,17 @@ def design(
     count, parts = parse_whole(n, "n", 1), parse_whole(batches, "batches", 1)
     if parts > count:
         raise UsageError(f"{parts} batches of {count} runs", hint="give no more batches than runs")
-    bounds["languages"] = languages_of(bounds.get("languages"))
+    asked = Bounds(**bounds)
     known = None if fit is None else Fit.taken(fit)
     so_far = None if log is None else _runs_so_far(log)
-    names = _sources(so_far, known, sources, bounds["languages"])
+    names = _sources(so_far, known, sources, asked.table)
     trained = np.zeros((0, len(names))) if so_far is None else _distinct(so_far.aligned(names).p)
-    size, tokens = _budget(so_far, known, N, D, bounds)
+    size, tokens = _budget(so_far, known, N, D, asked)
     parents = {} if known is None else known.parents
-    area = checked(polytope_of(names, 1.0 if np.isnan(tokens) else tokens, parents=parents, **bounds))
+    area = checked(polytope_of(asked, names, 1.0 if np.isnan(tokens) else tokens, parents=parents))
     pool, points = _mixtures(area, candidates, region, seed)
     if known is not None:
-        best = problem(known, size, tokens, seed=seed, allow_unseen=True, **bounds).solve().p
+        best = problem(known, size, tokens, seed=seed, allow_unseen=True, **vars(asked)).solve().p
         points = best + NEARBY * (points - best)
     open_places = np.flatnonzero(~_among(pool, trained))
     if len(open_places) < count:
@@ -316,9 +316,7 @@ def _sources(log: RunLog | None, fit: Fit | None, given: Sequence[str] | None, l
     return known[0]
 
 
-def _budget(
-    log: RunLog | None, fit: Fit | None, N: Size | None, D: Size | None, bounds: Mapping[str, Any]
-) -> tuple[float, float]:
+def _budget(log: RunLog | None, fit: Fit | None, N: Size | None, D: Size | None, asked: Bounds) -> tuple[float, float]:
     """N and D of the planned runs: as given, else the smallest size of most mixtures so far and its usual tokens."""
     usual = (np.nan, np.nan)
     if log is not None:
@@ -334,7 +332,7 @@ def _budget(
         known if given is None else parse_budget(given, name)
         for given, known, name in zip((N, D), usual, ("N", "D"), strict=True)
     )
-    by_tokens = [name for name in ("available", "max_epochs", "min_tokens") if bounds.get(name) is not None]
+    by_tokens = [name for name in ("available", "max_epochs", "min_tokens") if getattr(asked, name) is not None]
     if np.isnan(found[1]) and by_tokens:
         raise UsageError(f"{by_tokens[0]} limits tokens, and nothing says how many a run has", hint="give D")
     return found[0], found[1]

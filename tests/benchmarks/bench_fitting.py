@@ -20,6 +20,7 @@ from shapleymix.fitting import regimes, symbols
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
+from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS, learned_base
 
@@ -211,8 +212,8 @@ def scipy_loop() -> tuple[float, np.ndarray]:
     evidence = gather(one_log(log), Settings())
     problem = Estimation.of(LAWS["shapley"], evidence, inputs_of(evidence.log, matrix), Settings())
     shares = bootstrap_shares(evidence.log, 1, 0)
-    point = problem.estimate(np.ones((1, len(log))))
-    ours = problem.resample(shares, point.x[0], 0)
+    point = estimate(problem, np.ones((1, len(log))))
+    ours = resample(problem, shares, point.x[0], 0)
     weight = problem.observed.weight.T * shares[0]
     weight /= weight.sum(axis=1, keepdims=True)
     theirs, spent, tail = np.empty(TOGETHER), 0.0, problem.loss.tail

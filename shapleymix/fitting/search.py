@@ -1,0 +1,81 @@
+"""From nothing, or from a finished fit, to a law: the best of several starts, what repeats are worth, replicates.
+
+Legend: V weightings of the rows (the data itself, cross-validation folds, bootstrap replicates), R rows, K targets, S
+starts, P unknowns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from shapleymix.fitting.estimation import (
+    EXACT,
+    NEARBY,
+    REPLICATE_ITERATIONS,
+    REPLICATE_TOLERANCE,
+    Estimate,
+    Estimation,
+    Stage,
+    Stop,
+)
+from shapleymix.fitting.repetition import drawn_centers, fit_repetition
+from shapleymix.fitting.symbols import COMMON
+from shapleymix.random_streams import RandomStream, ranks_of
+from shapleymix.records import FloatArray
+
+FOLLOWED = 2  # starts, of all that a few iterations compare
+BELIEVED_REPLICATE = 3e-3  # where beliefs hold every unknown: intervals are .2 to .4% narrower than at a tenth of it
+REPLICATE_ROUNDS = 2  # of finding h and R*
+
+
+def estimate(
+    problem: Estimation,
+    shares: FloatArray,
+    progress: Stage | None = None,
+    known: FloatArray | None = None,
+    stop: Stop = EXACT,
+) -> Estimate:
+    """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
+    start = problem.find_starts(shares)  # (V, S, K, P)
+    if known is not None:
+        start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
+    start = problem.select_starts(shares, start, FOLLOWED, stop.tolerance)
+    solution = problem.search(shares, start, stop, progress)
+    V, S, K = start.shape[:3]
+    best = solution.cost.reshape(V, S, K).argmin(axis=1)
+    rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
+    if not problem.evidence.tells(problem.packing.law):
+        return problem.as_estimate(solution, rows, problem.find_seen(shares))
+    there, x = fit_repetition(problem, shares, solution.x[rows])
+    found = there.search(shares, x[:, None], replace(stop, damping=NEARBY))
+    return there.as_estimate(found, np.arange(V * K).reshape(V, K), problem.find_seen(shares))
+
+
+def resample(
+    problem: Estimation, shares: FloatArray, x: FloatArray, seed: int, progress: Stage | None = None
+) -> Estimate:
+    """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
+
+    What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
+    """
+    rng = np.random.default_rng([seed, RandomStream.BELIEFS])
+    draws = rng.standard_normal((len(shares), 1, *x.shape))[:, :, ranks_of(problem.observed.log_loss)]
+    of_core = np.isin(problem.packing.names, [*problem.core])
+    common = rng.standard_normal((len(shares), 1, 1, of_core.sum()))
+    draws[..., of_core] = np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * draws[..., of_core]
+    for place in problem.packing.of_sources():
+        draws[..., place] = draws[..., place][..., ranks_of(problem.evidence.log.p)]
+    start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), problem
+    if problem.packing.law.takes_repetition and problem.evidence.repeated is None:
+        center = drawn_centers(ranks_of(problem.evidence.log.p), len(shares), seed)
+        there = replace(problem, repeated=center)
+        if problem.evidence.tells(problem.packing.law):
+            there, again = fit_repetition(problem, shares, start[:, 0], center, REPLICATE_ROUNDS)
+            start = again[:, None]
+    drawn = bool(problem.packing.law.knobs)  # from what is believed, where no run tells it
+    stop = Stop(REPLICATE_ITERATIONS, BELIEVED_REPLICATE if drawn else REPLICATE_TOLERANCE, NEARBY)
+    solution = there.search(shares, start, stop, progress, draws)
+    rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
+    return there.as_estimate(solution, rows, problem.find_seen(shares) | drawn)

@@ -1,0 +1,290 @@
+"""A question as it stands: what is known of losses at its budget, what is minimised, and within which bounds.
+
+Below the fit's regimes of losses are read into the bounds: a law says nothing of ratios that no run had.
+
+Axes: M sources, K targets, B replicates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from shapleymix.fitting.coverage import TIED
+from shapleymix.fitting.evidence import TRACE, own_source
+from shapleymix.fitting.fit import Fit
+from shapleymix.fitting.own_fit import AnyFit, as_fit
+from shapleymix.fitting.surface import Gain, Surface
+from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.answers import Mixture
+from shapleymix.mixing.asked import Asked
+from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
+from shapleymix.mixing.constraints import rows_and_curves
+from shapleymix.mixing.goal import WORST, Goal
+from shapleymix.mixing.infeasibility import checked, explain
+from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, TOKENS, UNSEEN, Polytope
+from shapleymix.mixing.weights import Weights, weights_of
+from shapleymix.records import BoolArray, FloatArray
+from shapleymix.tables.languages import own_data, paths_of, unit_of
+from shapleymix.tables.mixtures import MixtureSpec, mixture_of
+from shapleymix.tables.words import parse_budget
+
+BELOW = 0.1
+"""Share of the smallest ratio that any run had of a language to which an optimum may go where no run was without it."""
+LEAST_SHARE = 1e-6
+"""The least share of what all regimes ask for: bounds that leave less room than that leave none."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a mixture at N parameters and D tokens.
+
+    Attributes
+    ----------
+    fit : AnyFit
+        The fit.
+    surface : Surface
+        What it knows of losses at this budget.
+    weights : Weights
+        What each target counts.
+    goal : Goal
+        What is minimised, and the bounds.
+    unit : str
+        Unit of the objective.
+    asked : Asked
+        The keywords as they were given.
+    bounds : Polytope
+        The bounds as they were asked for, before what they and the fit's regimes leave no room for is held.
+    notices : tuple of str
+        What was decided for the user.
+    """
+
+    fit: AnyFit
+    surface: Surface
+    weights: Weights
+    goal: Goal
+    unit: str
+    asked: Asked
+    bounds: Polytope
+    notices: tuple[str, ...]
+
+    @classmethod
+    def of(cls, asked: Asked) -> Self:
+        """The question that keywords make.
+
+        Raises
+        ------
+        InfeasibleError, UsageError
+            As `problem`.
+        """
+        fit, N, D = as_fit(asked.fit), parse_budget(asked.N, "N"), parse_budget(asked.D, "D")
+        bounds, anchor = _bounds(fit, D, asked)
+        bounds, curved = rows_and_curves(bounds, asked.constraints)
+        surface = fit.at(N, D, available=bounds.supply.available, score=asked.score)
+        if surface.score is None:
+            surface = surface.read_in(unit_of(asked.unit, asked.table, surface.targets, fit.parents))
+        weights = weights_of(fit, surface, asked)
+        w, unit = weights.of(asked.objective, surface.unit.name)
+        within, law, told = _held(fit, surface, bounds, w > 0, asked.allow_unseen)
+        goal = Goal(law, w, within, asked.objective == WORST, float(asked.kl), anchor, curved)
+        held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
+        if held:
+            told.append(f"no fitted run saw {', '.join(held)}: kept at ratio 0, because the effect is unknown")
+        return cls(fit, surface, weights, goal, unit, asked, bounds, (*weights.notices, *told))
+
+    def with_bounds(self, bounds: Polytope) -> Self:
+        """The same question within other bounds; floors of regimes are no higher than here, though there be room."""
+        within, law, _ = _held(self.fit, self.surface, bounds, self.goal.w > 0, self.asked.allow_unseen)
+        lower = np.minimum(within.lower, np.maximum(bounds.lower, self.within.lower))
+        within = replace(within, lower=np.where(self.within.is_none, within.lower, lower))
+        return replace(self, goal=replace(self.goal, law=law, within=within))
+
+    @property
+    def within(self) -> Polytope:
+        """The bounds."""
+        return self.goal.within
+
+    @property
+    def level(self) -> float:
+        """Probability of the intervals."""
+        return self.asked.level
+
+    @property
+    def knows_repetition(self) -> bool:
+        """Whether the fit knows what repeated tokens are worth."""
+        return self.fit.repetition is not None
+
+    @cached_property
+    def draws(self) -> Pieces | None:
+        """Pieces of the fit's replicates (B,) that are finite numbers; None without."""
+        found = self.surface.draws
+        if found is None:
+            return None
+        sane = np.asarray(np.isfinite(found.losses(np.full(found.n_sources, 1 / found.n_sources))).all(axis=-1))
+        return _with_absent(found.flat().take(sane), self.surface, self.within) if sane.any() else None
+
+    def with_available(self, available: FloatArray) -> Self:
+        """The same with these unique tokens (M,), NaN for no limit; an anchor and a ball stay where they are."""
+        sources, ball, table = self.within.sources, self.within.ball, self.asked.table
+        nowhere = None if table is None else np.full(len(table.names), np.nan)
+        asked = replace(
+            self.asked,
+            fit=self.fit,
+            languages=None if table is None else replace(table, available_tokens=nowhere),
+            available={name: available[i] for i, name in enumerate(sources) if np.isfinite(available[i])},
+            near=None if ball is None else ball.center,
+            after=None if self.asked.after is None else self.within.supply.read / self.within.supply.read.sum(),
+            anchor=self.goal.anchor,
+        )
+        return self.of(asked)
+
+    @property
+    def own(self) -> BoolArray:
+        """Which sources (M, K) are each target's own data, or that of the language of a task."""
+        targets = self.surface.targets if self.surface.score is None else tuple(self.surface.score.targets)
+        return own_data(paths_of(self.surface.sources, self.fit.parents, targets), targets)
+
+    def gain(self, p: MixtureSpec, q: MixtureSpec) -> Gain:
+        """What a mixture p saves of the objective of q."""
+        return self.gained(self.ratios(p), self.ratios(q))
+
+    def gained(self, p: FloatArray, q: FloatArray) -> Gain:
+        """The same of two mixtures (M,) of the whole run."""
+        return self.surface.gain(p, q, self.goal.of, self.level)
+
+    def ratios(self, given: MixtureSpec) -> FloatArray:
+        """A mixture (M,) of the whole run from one of what it has still to read, or from an answer."""
+        if isinstance(given, Mixture) and given.read.any():
+            return given.p
+        return self.whole(mixture_of(given, self.within.sources, self.surface.available, self.surface.D))
+
+    def whole(self, rest: FloatArray) -> FloatArray:
+        """The mixture (M,) of the whole run whose rest has such a mixture (M,)."""
+        read = self.within.supply.read / self.surface.D
+        return read + (1 - read.sum()) * rest
+
+    def objective(self, p: FloatArray) -> float:
+        """The mean or worst loss of a mixture (M,), as `predict` has the losses."""
+        return float(self.goal.of(self.surface.mean(p[None]))[0])
+
+    def objective_interval(self, p: FloatArray) -> tuple[float, float]:
+        """Its interval for one trained run."""
+        low, high = self.surface.objective_interval(p[None], self.goal.of, self.level)[:, 0].tolist()
+        return low, high
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """The losses of a law without convex pieces: values, infinite where there is none, and no derivatives."""
+
+    surface: Surface
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        found = self.surface.mean(p.reshape(-1, p.shape[-1]))
+        return np.where(np.isfinite(found), found, np.inf).reshape(*p.shape[:-1], -1)
+
+
+def _bounds(fit: AnyFit, D: float, asked: Asked) -> tuple[Polytope, FloatArray | None]:
+    """The bounds but for those that cvxpy writes, and the anchor (M,) of the pull."""
+    unseen, usual = () if asked.allow_unseen else fit.unseen, DEFAULT_EPOCHS if fit.repetition is None else np.inf
+    within = polytope_of(asked, fit.sources, D, unseen=unseen, usual_epochs=usual, parents=fit.parents)
+    anchor, ball = None, within.ball
+    if asked.anchor is not None:
+        anchor = mixture_of(asked.anchor, within.sources, within.supply.available, D)
+        within = within.held_at_zero(anchor == 0, "anchor")
+    if ball is not None and ball.kind == "kl":
+        within = within.held_at_zero(ball.center == 0, "centre")
+    return within, anchor
+
+
+def _held(
+    fit: AnyFit, surface: Surface, bounds: Polytope, counted: BoolArray, free: bool
+) -> tuple[Polytope, Pieces | _Searched, list[str]]:
+    """The bounds with what they and the fit's regimes leave no room for held, the law within them, and notices."""
+    within = checked(bounds)
+    scarce = within.is_none & (bounds.upper > 0) & (np.array(within.cap_origin) == TOKENS)
+    names = [name for name, none in zip(within.sources, scarce.tolist(), strict=True) if none]
+    within, known = (within, []) if free else _at_the_runs(fit, within)
+    within, told = _above_the_edge(fit, surface, within, counted)
+    told = [*known, *told, *[f"the tokens of {', '.join(names)} are next to nothing here: left out"] * bool(names)]
+    law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
+    return within, law, told
+
+
+def _at_the_runs(fit: AnyFit, within: Polytope) -> tuple[Polytope, list[str]]:
+    """The bounds with sources that all runs had at one ratio kept at it, where that leaves a mixture, and a notice."""
+    if fit.coverage is None:
+        return within, []
+    (low, high), kept = fit.coverage.whole_p_range.T, []
+    for place in np.flatnonzero((low > TIED) & (high - low <= TIED) & within.movable).tolist():
+        here, ratio = np.arange(len(low)) == place, (low[place] + high[place]) / 2
+        found = replace(within, lower=np.where(here, ratio, within.lower), upper=np.where(here, ratio, within.upper))
+        if within.lower[place] <= ratio <= within.upper[place] and explain(found) is None:
+            within, kept = found, [*kept, f"{within.sources[place]} {ratio:.3g}"]
+    text = f"every run has one ratio of {', '.join(kept)}: kept there, because what others would do is unknown"
+    return within, [text] * bool(kept)
+
+
+def _above_the_edge(fit: AnyFit, surface: Surface, within: Polytope, counted: BoolArray) -> tuple[Polytope, list[str]]:
+    """The bounds with the own sources of counted targets (K,) above the least ratios that a fit tells of, and a notice.
+
+    Below it the loss jumps, at 0 at the latest, to that of models that saw nothing of the language. Where the other
+    bounds leave less room than all edges need, each gets the same share of its own; a source with no room at all is
+    held at 0. A floor that was typed holds in place of an edge.
+    """
+    edge = _edges(fit, surface, counted)
+    for place in np.flatnonzero(edge).tolist():
+        most = within.minimise_linear(-np.eye(len(edge))[place])
+        if most is None or most[place] < TRACE:
+            within = within.held_at_zero(np.arange(len(edge)) == place, REGIME)
+            edge[place] = 0.0
+    share, wanted = 1.0, within.with_floors(edge, REGIME)
+    while share > LEAST_SHARE and explain(wanted) is not None:
+        share /= 2
+        wanted = within.with_floors(share * edge, REGIME)
+    raised = np.flatnonzero(wanted.lower > within.lower).tolist()
+    if not raised or explain(wanted) is not None:
+        return within, []
+    named = ", ".join(f"{within.sources[i]} {wanted.lower[i]:.3g}" for i in raised)
+    return wanted.presolved(), [
+        f"the runs do not tell the losses far below the smallest ratios that they had: floors are {named}"
+    ]
+
+
+def _edges(fit: AnyFit, surface: Surface, counted: BoolArray) -> FloatArray:
+    """The least ratio (M,) of each counted target's own source; 0 where a fitted run had none of it.
+
+    Where runs without it follow a regime of their own, that is the smallest ratio of the others: below it the regimes
+    meet nobody knows where. Where no run was without it, the law holds for `BELOW` of the smallest ratio too.
+    """
+    edge = np.zeros(len(surface.sources))
+    if isinstance(fit, Fit):
+        names = surface.targets if surface.score is None else surface.score.targets
+        apart = {names[j]: surface.own[j] >= 0 for j in np.flatnonzero(counted)}
+        fitted = ["" if name in fit.coverage.alike else path for name, path in zip(fit.sources, fit.paths, strict=True)]
+        for target, place in enumerate(own_source(fitted, fit.targets).tolist()):
+            if place >= 0 and (name := fit.targets[target]) in apart:
+                least = fit.coverage.p_range[target, place, 0] * (1.0 if apart[name] else BELOW)
+                edge[place] = max(edge[place], least if least >= TRACE else 0.0)
+    # what a few epochs of all that there is do not reach is no less than the runs tell of
+    few = DEFAULT_EPOCHS * surface.available / surface.D
+    return np.minimum(edge, np.where(np.isnan(few), np.inf, np.maximum(few, LEAST_NONZERO)))
+
+
+def _with_absent(pieces: Pieces, surface: Surface, within: Polytope) -> Pieces:
+    """The pieces, those of targets whose own source the bounds leave out being those of the other regime."""
+    absent, own = surface.absent, surface.own
+    there = (own >= 0) & within.is_none[np.maximum(own, 0)]
+    if absent is None or not there.any():
+        return pieces
+
+    usual, changed = {"s": 1.0, "base": 0.0, "worth": 0.0}, {}
+    for name in ("floor", "scale", "gamma", "phi", "s", "base", "worth"):
+        other, one = (getattr(known, name) for known in (absent, pieces))
+        if other is not None or one is not None:
+            sides = (usual[name] if known is None else known for known in (other, one))
+            changed[name] = np.where(there, *sides)
+    return replace(pieces, **changed)
