@@ -24,13 +24,13 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/mixing": 2_542,
     "shapleymix/planning": 412,
     "adapters/shapleymix_io": 2_148,
-    "adapters/shapleymix_irds": 4_239,
+    "adapters/shapleymix_irds": 4_274,
     "adapters/shapleymix_sweep": 713,
     "cli/shapleymix_cli": 1_716,
     "cli/shapleymix_view": 1_002,
     "tests": 16_580,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_186, 135, 450  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_221, 136, 450  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from shapleymix_irds.batch import Inputs, LossFn, Piece, length, plain, trained
 from shapleymix_irds.calls import ParameterUse, leaves
 from shapleymix_irds.errors import CoverageError
+from shapleymix_irds.first_pass import FirstPass
 from shapleymix_irds.probes import Probe, Watching
 from shapleymix_irds.sketches import Labels
 from shapleymix_irds.world import World, is_sharded, isolated, names_of
@@ -22,20 +23,21 @@ FLOOR, LOSS = 1e-4, 1e-5  # of the numbers themselves: the least that is no roun
 
 @dataclass
 class Coverage:
-    """What is known of one model.
+    """What of one model is not covered.
 
     Attributes
     ----------
-    per_language : set of str
-        Parameters that are used in calls that are not covered, so that their gradients take a pass a language.
+    first_pass : FirstPass
+        What is known of it, the parameters that take a pass a language among it.
     found : set of str
-        Those that were seen on this rank since the ranks last agreed, with what is not in the model.
+        Parameters of calls that are not covered, seen on this rank since the ranks last agreed, with what is not in
+        the model.
     """
 
     model: nn.Module
     parameters: Mapping[str, nn.Parameter]
     world: World
-    per_language: set[str] = field(default_factory=set)
+    first_pass: FirstPass
     found: set[str] = field(default_factory=set)
 
     def look(self, losses: Iterable[Tensor]) -> None:
@@ -44,7 +46,8 @@ class Coverage:
         if leaves:
             names = names_of(self.model, self.parameters)
             unknown = "one of shape {}".format
-            self.found |= {names.get(id(leaf), unknown(tuple(leaf.shape))) for leaf in leaves} - self.per_language
+            self.found |= {names.get(id(leaf), unknown(tuple(leaf.shape))) for leaf in leaves}
+            self.found -= self.first_pass.per_language
 
     def agree(self) -> bool:
         """Whether more parameters have to be passed than were known; every rank must call.
@@ -54,16 +57,16 @@ class Coverage:
         CoverageError
             On every rank, if they cannot be: shards, or parameters outside of the model.
         """
-        names = sorted(self.parameters)
+        names, known = sorted(self.parameters), self.first_pass.per_language
         outside = sorted(self.found.difference(names))
         flags = [name in self.found for name in names] + [bool(outside)]
         together = self.world.sum(torch.tensor(flags, dtype=torch.float64, device=self.world.device)).cpu() > 0
-        fresh = {name for name, flag in zip(names, together.tolist(), strict=False) if flag} - self.per_language
+        fresh = {name for name, flag in zip(names, together.tolist(), strict=False) if flag} - known
         self.found = set()
         if bool(together[-1]):
             listed = ", ".join(sorted(fresh) + outside) or "parameters of another rank"
             raise CoverageError(f"the loss depends on parameters that the tracker does not know: {listed}", hint=_HINT)
-        self.per_language |= fresh
+        known |= fresh
         if fresh and is_sharded(self.parameters.values()):
             self.refuse()
         return bool(fresh)
@@ -76,7 +79,7 @@ class Coverage:
         CoverageError
             Always.
         """
-        listed, self.per_language = ", ".join(sorted(self.per_language)), set()
+        listed, self.first_pass.per_language = ", ".join(sorted(self.first_pass.per_language)), set()
         raise CoverageError(f"parameters used in calls that are not covered: {listed}", hint=_HINT)
 
     def compare(self, eager: Mapping[str, Tensor], compiled: Mapping[str, Tensor]) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from shapleymix_irds.batch import LossFn, Piece, ValidationSet, halves, length, plain
 from shapleymix_irds.coverage import Coverage
 from shapleymix_irds.errors import TrackerError
+from shapleymix_irds.first_pass import FirstPass
 from shapleymix_irds.probes import Book, Watching
 from shapleymix_irds.schedule import Options, extra_cost
 from shapleymix_irds.sketches import (
@@ -86,9 +87,8 @@ class Engine:
         G: languages, or halves of languages where there is no validation set.
     loss_fn : LossFn, optional
         The loss of validation sequences; `backward` gives its own.
-    alike, turned, shown : dict of str to str, to bool, and to set
-        The first layer that is given the same rows, whether a matrix has its inputs in front, and in which ways a
-        parameter is used, as the first pass has shown.
+    first_pass : FirstPass
+        What it has shown of the model.
     projections : dict of str to Projection
         Of each parameter that is trained, in this evaluation.
     matrices : list of tensor
@@ -117,11 +117,8 @@ class Engine:
         self.arrangement, self.loss_fn = arrangement or Arrangement(), loss_fn
         self.divisor = world.size if self.arrangement.divisor is None else self.arrangement.divisor
         self.groups = len(languages) * (2 if validation is None else 1)
-        self.examined, self.in_language_pass, self.evaluation = False, False, 0
-        self.alike: dict[str, str] = {}
-        self.turned: dict[str, bool] = {}
-        self.shown: dict[str, set[tuple[Any, ...]]] = {}
-        self.coverage = Coverage(model, named_parameters(model), world)
+        self.in_language_pass, self.evaluation, self.first_pass = False, 0, FirstPass()
+        self.coverage = Coverage(model, named_parameters(model), world, self.first_pass)
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
         self.columns, self.name = columns, "sketch" if columns else "exact"
@@ -130,9 +127,14 @@ class Engine:
         self.open(0)
 
     @property
+    def met(self) -> Sketches:
+        """Sketches of validation, with which products are taken; none before there are any."""
+        return {} if self.validated is None else self.validated.sketches
+
+    @property
     def fallback(self) -> str | None:
         """Which parameters take a pass a language, since they are used in calls that are not covered."""
-        names = sorted(self.coverage.per_language)
+        names = sorted(self.first_pass.per_language)
         return f"a pass a language for {', '.join(names)}" if names else None
 
     def settings(self, options: Options) -> dict[str, Any]:
@@ -148,9 +150,10 @@ class Engine:
         self.mixing = torch.Generator(self.world.device).manual_seed((seed + self.world.rank + 1) % 2**62)
         shapes = {name: tuple(parameter.shape) for name, parameter in self.parameters.items()}
         if shapes != self.shapes:
-            self.shapes, first = shapes, next(iter(self.alike.values()), None)
-            turned = {name: (*each[:-2], *each[:-3:-1]) for name, each in shapes.items() if self.turned.get(name)}
-            uses: dict[str, MatrixRole] = {name: "first" for name, one in self.alike.items() if one == first}
+            self.shapes, seen = shapes, self.first_pass
+            first = next(iter(seen.same_rows.values()), None)
+            turned = {name: (*each[:-2], *each[:-3:-1]) for name, each in shapes.items() if seen.turned.get(name)}
+            uses: dict[str, MatrixRole] = {name: "first" for name, one in seen.same_rows.items() if one == first}
             uses |= uses_of(self.model, self.parameters)
             self.projections = projections_of(shapes | turned, uses, self.columns, len(self.languages))
             for name in turned:
@@ -159,7 +162,7 @@ class Engine:
             projection.draw(self.draw, self.dtype)
         shared: dict[tuple[str, int], Tensor | None] = {}
         for name, projection in self.projections.items():
-            same = self.alike.get(name, name), projection.columns
+            same = self.first_pass.same_rows.get(name, name), projection.columns
             projection.matrix = shared.setdefault(same, projection.matrix)
         self.matrices = [matrix for matrix in shared.values() if matrix is not None]
         self.projections_drawn = not self.matrices
@@ -194,8 +197,8 @@ class Engine:
             On every rank, if values would be wrong: sequences are not apart, or the compiler hands over other calls
             than Python does.
         """
-        self.alike, self.turned, self.shown = {}, {}, {}
-        known, self.coverage.per_language = self.coverage.per_language, set()  # a resumed run sees what its first did
+        seen, known = self.first_pass, self.first_pass.per_language
+        seen.forget()  # a resumed run sees what its first did
         self.open(0)
         if self.loss_fn is not None:
             self.coverage.look_apart(self.loss_fn, sample, self.arrangement.tokens_first)
@@ -204,10 +207,10 @@ class Engine:
         if is_compiled(self.model):
             self.coverage.compare(eager, self.validation_sketches([sample]).sketches)
         self.coverage.agree()
-        self.coverage.per_language |= known
+        self.first_pass.per_language |= known
         # where routes differ, ranks have seen other layers together
-        self.alike, self.turned = self.world.told((self.alike, self.turned))
-        self.examined, self.shapes = True, {}
+        seen.same_rows, seen.turned = self.world.told((seen.same_rows, seen.turned))
+        seen.is_over, self.shapes = True, {}
         self.open(0)
 
     def extra_cost(self, tokens: float) -> float:
@@ -215,7 +218,7 @@ class Engine:
         ranks = self.world.size
         val_tokens = 0 if self.validation is None else self.validation.tokens(ranks)
         mean = self.world.sum(torch.tensor(tokens / ranks**2, dtype=torch.float64, device=self.world.device))
-        passes = self.groups if self.coverage.per_language else 0
+        passes = self.groups if self.first_pass.per_language else 0
         return extra_cost(float(mean), val_tokens, share_of_step(self.projections.values()), passes)
 
     def check(self) -> None:
@@ -316,7 +319,7 @@ class Engine:
         self.coverage.look([losses])
         self.draw_projections()
         with mode:
-            grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.coverage.per_language))
+            grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.first_pass.per_language))
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
             self._pass_by_language((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)
         add(found.sketches, {name: sketch.div_(scale) for name, sketch in own.items()}, present, count)
@@ -324,7 +327,7 @@ class Engine:
 
     def _pass_by_language(self, losses: tuple[Tensor, Tensor], count: int, into: Sketches) -> None:
         """Sketches of parameters that take a pass a language, or their products with those of validation."""
-        met, names = self.validated, sorted(self.coverage.per_language - self.arrangement.copies)
+        met, names = self.validated, sorted(self.first_pass.per_language - self.arrangement.copies)
         values, groups = losses
         for group in torch.unique(groups).tolist() if names else ():
             own = values[groups == group].sum()
@@ -349,13 +352,13 @@ class Engine:
         watched.seen = True
         self.coverage.look(roots)
         fresh = self.coverage.agree()
-        if self.coverage.per_language and watched.parts is None:
+        if self.first_pass.per_language and watched.parts is None:
             self.coverage.refuse()
         if first is not None:
             if fresh:
                 self.validate()
             self.draw_projections()
-        if self.coverage.per_language and watched.parts is not None:
+        if self.first_pass.per_language and watched.parts is not None:
             with mode:
                 self._pass_by_language(weighed(watched.parts, roots[0], watched.groups), self.groups, self.train)
 

@@ -12,14 +12,15 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from shapleymix_irds.calls import READERS, Kind, ParameterUse, Reader, Routes, View, broadcast_shape, leaves, view_of
+from shapleymix_irds.first_pass import FirstPass
 from shapleymix_irds.sketches import (
     Labels,
     Projection,
@@ -31,10 +32,7 @@ from shapleymix_irds.sketches import (
     signs,
     sorted_units,
 )
-from shapleymix_irds.world import differentiate, names_of
-
-if TYPE_CHECKING:
-    from shapleymix_irds.engine import Engine
+from shapleymix_irds.world import Arrangement, World, differentiate, names_of
 
 OnLoss = Callable[[Sequence[Tensor], "Watching"], None]
 Measure = Callable[[Tensor | None, Tensor], "list[Tensor | None]"]  # of the input and its output's gradient
@@ -168,6 +166,24 @@ class Rows:
     first: str | None = None
 
 
+class Evaluating(Protocol):
+    """What a book asks of the engine whose pass it keeps; `met` are sketches of validation to take products with."""
+
+    model: nn.Module
+    world: World
+    arrangement: Arrangement
+    dtype: torch.dtype
+    parameters: dict[str, nn.Parameter]
+    first_pass: FirstPass
+    projections: dict[str, Projection]
+    projections_drawn: bool
+    in_language_pass: bool
+    mixing: torch.Generator
+
+    @property
+    def met(self) -> dict[str, Tensor]: ...
+
+
 class Book:
     """Where sketches of one pass go, and under which name each parameter is known.
 
@@ -180,10 +196,10 @@ class Book:
         Of each parameter, by its identity.
     """
 
-    def __init__(self, engine: Engine, groups: int) -> None:
+    def __init__(self, engine: Evaluating, groups: int) -> None:
         self.engine = engine
         zero = torch.zeros((), dtype=engine.dtype, device=engine.world.device)
-        self.met = {} if engine.validated is None else engine.validated.sketches
+        self.met, self.first_pass = engine.met, engine.first_pass
         sizes = {n: projection.numbers for n, projection in engine.projections.items()}
         sizes |= {n: len(each) for n, each in self.met.items()}
         self.dummies = {name: zero.expand(groups, size).requires_grad_() for name, size in sizes.items()}
@@ -199,7 +215,7 @@ class Book:
         A compiler traces a block while they are in place and cannot look then, so they are learnt before.
         """
         for identity, name in names_of(self.engine.model, self.engine.parameters).items():
-            if name not in self.engine.coverage.per_language:
+            if name not in self.first_pass.per_language:
                 place = Place(name, self.engine.projections[name], self.dummies[name], self.met.get(name))
                 self.places.setdefault(identity, place)
 
@@ -209,27 +225,17 @@ class Book:
             self.look()
         return self.places.get(id(weight))
 
-    def shown(self, func: Any, bare: bool, places: Sequence[Place]) -> bool:
-        """Whether the first pass has shown this use of parameters, or none: of other sequences there may by chance be
-        as many as there are heads or positions."""
-        shown, own = self.engine.shown, (func, bare, *(place.name for place in places))
-        if not self.engine.examined:
-            for place in places:
-                shown.setdefault(place.name, set()).add(own)
-        return all(own in shown.get(place.name, (own,)) for place in places)
-
     def silent(self, name: str) -> bool:
         """Whether nothing is to be measured of a parameter whose calls are covered."""
         engine = self.engine
-        return engine.in_language_pass or name in engine.coverage.per_language or name in engine.arrangement.copies
+        known = self.first_pass.per_language | engine.arrangement.copies
+        return engine.in_language_pass or name in known
 
     def meet(self, name: str, rows: Rows | None, flipped: bool) -> None:
         """In the first pass: learn which layers take the same rows, and which matrices have their inputs in front."""
-        if not self.engine.examined:
-            self.engine.turned[name] = flipped and self.engine.turned.get(name, True)
-            if rows is not None:
-                rows.first = rows.first or name
-                self.engine.alike.setdefault(name, rows.first)
+        if rows is not None:
+            rows.first = rows.first or name
+        self.first_pass.learn(name, None if rows is None else rows.first, flipped)
 
     def note(self, place: Place, x: Tensor, rows: Rows) -> None:
         """Before projections are drawn: add random sums of rows of inputs to M, which multiplies them."""
@@ -308,7 +314,7 @@ class Watching(TorchFunctionMode):
             if view is not None and bare and (not view.turned or use.kind in ("matrix", "flipped")):
                 place = self.book.place(view.parameter)
                 rows = self.rows_of(first) if eager else None
-                known = place is not None and (not eager or self.book.shown(func, bare, [place]))
+                known = place is not None and (not eager or self.book.first_pass.has_shown(func, bare, [place.name]))
                 probed = self._probe(use, view, y, place, labels, rows) if place is not None and known else None
             else:
                 probed = self._loose_probe(use, view, y, labels, func)
@@ -366,7 +372,9 @@ class Watching(TorchFunctionMode):
         places = [self.book.place(target) for target in targets]
         known = [place for place in places if place is not None]
         book, eager = self.book, not torch.compiler.is_compiling()
-        if not known or len(known) < len(places) or (eager and not book.shown(func, False, known)):
+        if not known or len(known) < len(places):
+            return None
+        if eager and not book.first_pass.has_shown(func, False, [place.name for place in known]):
             return None
         x = None if use.x is None else use.x.detach()
         if eager and view is not None and stacked and x is not None:

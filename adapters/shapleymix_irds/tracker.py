@@ -211,7 +211,7 @@ class IRDS:
             counts = seen if indices.dim() == 2 else seen.sum(1)
             call = Call(step, place, indices, counts, tokens, total, length(x))
             self.engine.loss_fn = checking = checked(loss_fn, place)
-            if self.validation is None and not self.engine.examined:
+            if self.validation is None and not self.engine.first_pass.is_over:
                 self.engine.examine(sample_of(x, y, self.options.ignore_index, y.device))
             scale = self.world.size / call.total
             with self._call(call, loss_fn) as watched:
@@ -351,7 +351,7 @@ class IRDS:
             "ledger": self.ledger.to_document(),
             "losses": [self.losses.start, self.losses.latest],
             "run": [self.steps, self.tokens, self.next_step],
-            "passed": sorted(self.engine.coverage.per_language),
+            "passed": sorted(self.engine.first_pass.per_language),
         }
         return {"irds": json.dumps(document)}  # floats read back exactly
 
@@ -368,7 +368,7 @@ class IRDS:
         self.schedule = Schedule(saved["every"], self.options.seed) if saved["every"] else self.schedule
         self.ledger, self.losses = saved["ledger"], saved["losses"]
         self.steps, self.tokens, self.next_step = saved["run"]
-        self.engine.coverage.per_language |= saved["passed"]
+        self.engine.first_pass.per_language |= saved["passed"]
         if self.log is not None:
             self.log.cut(self.next_step)
 
@@ -384,7 +384,7 @@ class IRDS:
 
     def _prepare(self, loss_fn: LossFn | None, total: float) -> None:
         """Before the first step: what is not covered, the schedule, the losses at the start, a clean log."""
-        if self.validation is not None and not self.engine.examined:
+        if self.validation is not None and not self.engine.first_pass.is_over:
             self.engine.examine(self.validation.sample(self.world.device))
         if self.schedule is None:
             self.schedule = Schedule.planned(self.engine.extra_cost(total), self.options)

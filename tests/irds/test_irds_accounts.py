@@ -75,7 +75,7 @@ def test_every_evaluation_moves_on(options: dict[str, Any]) -> None:
     model, val, passed = make_model(), validation(16), []
     options = options | {"options": Options(val_sequences=8, measure_sequences=1)}
     tracker = IRDS(model, LANGUAGES, val=val, every=1, **options)
-    tracker.engine.examined = True  # what is passed to look at the model does not count
+    tracker.engine.first_pass.is_over = True  # what is passed to look at the model does not count
     known = {tuple(row.tolist()): (name, n) for name, (x, _) in val.items() for n, row in enumerate(x)}
 
     def loss_fn(x: Any, y: Any) -> Any:

@@ -120,7 +120,7 @@ def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(
             assert grad is None or (torch.equal if watches else close)(parameter.grad, grad)
         tracker.commit(lr=RATE)
         assert tracker.engine.fallback is None
-        shared = {one.split(".")[-2] for one, first in tracker.engine.alike.items() if one != first}
+        shared = {one.split(".")[-2] for one, first in tracker.engine.first_pass.same_rows.items() if one != first}
         assert name != "qwen3" or shared == {"k_proj", "v_proj", "up_proj"}
         sides = tracker.engine.projections
         assert any(side.columns and side.rows for side in sides.values()) == (engine == "sketch")
