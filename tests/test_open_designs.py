@@ -141,12 +141,24 @@ def test_units_are_told_of_rows() -> None:
     assert not sm.fit(log, bootstrap=0).caveats
 
 
+@pytest.mark.parametrize(("column", "factor"), [("N", 1e-3), ("loss", 1 / np.log(2))])
+def test_a_whole_size_in_other_units_is_told(column: str, factor: float) -> None:
+    """Runs of one size cannot lie apart from others of theirs: the log of both sizes tells."""
+    log = log_of("2 sizes", 0)
+    names = [f"loss_{name}" for name in SOURCES] if column == "loss" else [column]
+    large = pl.col("N") == log["N"].max()
+    found = sm.fit(log.with_columns(pl.when(large).then(pl.col(names) * factor).otherwise(pl.col(names))))
+    assert found.caveats
+
+
+FULL = {"de": 0.30465506262559755, "zh": 0.1851183102730116}
 ROOMLESS: tuple[tuple[dict[str, object], dict[str, object]], ...] = (
     ({"groups": "en+de=1"}, {"caps": {"fr": 0, "zh": 0, "ja": 0}}),
     ({"groups": ["en+de=0.9", "fr+zh=0.1"]}, {"caps": {"ja": 0}, "groups": ["en+de=0.9"]}),
     ({"near": "en=.5,de=.3,zh=.2", "within": 9, "distance": "kl"}, {"caps": {"fr": 0, "ja": 0}}),
     ({"groups": "ja<=0.0000001"}, {"caps": {"ja": 0}}),
     ({"caps": {"ja": 4e-7}}, {"caps": {"ja": 0}}),
+    ({"floors": FULL | {"ja": 1 - sum(FULL.values())}}, {"fix": FULL | {"ja": 1 - sum(FULL.values())}}),
 )
 
 

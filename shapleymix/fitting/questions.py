@@ -29,7 +29,8 @@ def questions_of(log: RunLog, residual: FloatArray, left: FloatArray, used: Bool
     held-out ones (`left`), NaN where they do not count.
     """
     odd = dict.fromkeys(questions_of_fit(log, residual, used), False)
-    odd |= dict.fromkeys((*questions_of_units(log, residual, used), *questions_of_budgets(log, used)), True)
+    of_rows = (*questions_of_units(log, residual, used), *questions_of_budgets(log, used))
+    odd |= dict.fromkeys((*of_rows, *questions_of_error(log, left)), True)
     return odd | questions_of_recipes(log, left, seed)
 
 
@@ -60,18 +61,35 @@ APART, CLUSTERED, ENOUGH = 0.1, 3.0, 5
 """How far in log loss, and how often their own widths, two clusters of so many runs of one size must lie apart."""
 
 
+MISSED = 0.05
+"""Of the log loss: held-out runs that a law misses by more than that, in the middle, are more than scatter."""
+
+
+def questions_of_error(log: RunLog, left: FloatArray) -> tuple[str, ...]:
+    """That a law misses most held-out runs (R, K) by far more than runs scatter, and which it misses most."""
+    known = np.flatnonzero(np.isfinite(left).any(axis=1))
+    size = np.nanmedian(np.abs(left[known]), axis=1)
+    if not len(known) or np.median(size) <= MISSED:
+        return ()
+    names = _listed(list(dict.fromkeys(log.runs[known[row]] for row in np.argsort(-size, kind="stable").tolist())))
+    return (
+        f"half of the held-out runs are missed by {np.expm1(np.median(size)):.0%} or more, which is no scatter, and "
+        f"most {names}: check units (bits are 1.44 times nats) and what losses were measured on, or fit another law",
+    )
+
+
 SLIP = 50.0
 """N or D of runs that do as well as others with so many times as much stand in another unit, such as billions."""
 
 
 def questions_of_budgets(log: RunLog, used: BoolArray) -> Iterator[str]:
-    """Runs whose N or D is a tiny part of that of the others of the same D or N, and whose losses are like theirs."""
+    """Runs whose N or D is a tiny part of that of others, or of those of the same D or N, with losses like theirs."""
     shown = np.where(used, np.log(log.loss), np.nan)
     common = np.nanmedian(np.where(used.any(axis=1, keepdims=True), shown - np.nanmedian(shown, axis=0), 0.0), axis=1)
     for name, values, other in (("N", log.N, log.D), ("D", log.D, log.N)):
         levels, odd = levels_of(np.log(other)), np.zeros(len(values), dtype=bool)
-        for level in np.unique(levels):
-            rows = np.flatnonzero((levels == level) & used.any(axis=1))
+        for among in (*(levels == level for level in np.unique(levels)), levels >= 0):
+            rows = np.flatnonzero(among & used.any(axis=1))
             rows = rows[np.argsort(values[rows], kind="stable")]
             steps = values[rows][1:] / values[rows][:-1]
             cut = int(steps.argmax()) + 1 if len(steps) else 0

@@ -267,7 +267,7 @@ def _snapped(goal: Goal, p: FloatArray) -> FloatArray:
     for reach in SNAPS:
         low, high = p - bounds.lower < reach, bounds.upper - p < reach
         moved = np.where(low, bounds.lower, np.where(high, bounds.upper, p))
-        roomy = int(np.where(low | high, -1.0, np.minimum(p - bounds.lower, bounds.upper - p)).argmax())
+        roomy = int(np.where(low | high, moved - 2, np.minimum(p - bounds.lower, bounds.upper - p)).argmax())
         moved[roomy] += 1 - moved.sum()
         if goal.violation(moved) <= FEASIBLE / 10 and goal.total(moved) <= total + COST_OF_SNAP * abs(total):
             return moved

@@ -262,6 +262,7 @@ def test_listed_mixtures_become_a_grid_of_runs(run: Run, fixtures: Path):
     plan = read_plan("g.jsonl")
     assert len(plan) == len(table) * 2 * 2 * 2
     assert {one.name for one in plan.runs} == set(table.names)
+    assert run("plan", "grid", "mix.csv", *words[:3], "1M,1.2M", *words[4:-1], "h.jsonl").code == 2  # as one D
 
 
 @pytest.mark.parametrize(("words", "code"), [("--random 3 --caps a=.4", 0), ("--empirical c=1", 2)])
