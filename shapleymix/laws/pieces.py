@@ -316,9 +316,9 @@ class Pieces:
         twins = tuple((places.index(one), places.index(other)) for one, other in self.twins if one in places)
         return replace(self._changed(chosen, self.curves), twins=twins)
 
-    def flat(self, batch: tuple[int, ...] | None = None) -> Self:
-        """The pieces with exactly one leading axis, in C order of `batch` (default: their own)."""
-        shape = self.batch if batch is None else batch
+    def flat(self) -> Self:
+        """The pieces with exactly one leading axis, in C order of their own."""
+        shape = self.batch
 
         def flattened(name: str, value: FloatArray) -> FloatArray:
             tail = value.shape[-2:] if name in MATRICES else value.shape[-1:]
