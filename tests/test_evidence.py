@@ -93,7 +93,7 @@ def test_nothing_left_is_said():
 )
 def test_what_the_budgets_cannot_tell_is_held(sizes, tokens, held):
     log = log_of("shapley", sizes=sizes, tokens=tokens)[2]
-    assert gather(log, Settings()).held(LAWS["shapley"]) == held
+    assert gather(log, Settings()).held(LAWS["shapley"], slice(None)) == held
 
 
 def test_observations_are_relative_to_the_geometric_mean_and_weighted():

@@ -97,7 +97,7 @@ def slopes_of(law: CoreLaw, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def test_one_budget_goes_on_as_public_runs_do_where_the_core_is_a_factor(name):
     _, given, log = log_of("effective-data", rows=30, sizes=(1e8,), tokens=(3e9,), noise=2e-3)
     found = fit(log, name, given.transfer, given.languages, bootstrap=20, folds=0)
-    levels = Levels.of(log)
+    levels = Levels.of(log, slice(None))
     drawn = spread_out(found.law, 2000, levels, seed=0)
     for law, near in ((found.law, 0.03), (drawn, 0.1)):
         by_size, by_data = (np.median(slope.reshape(-1, 4), axis=0) for slope in slopes_of(law, levels.p))

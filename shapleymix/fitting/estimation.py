@@ -42,6 +42,7 @@ BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no v
 NEARBY = 0.02  # damping of the first step from a solution of nearly the same problem
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-9
+EVERY = slice(None)  # of the rows
 Stage = Callable[[int, int], None]
 
 
@@ -92,13 +93,15 @@ class Estimation:
 
     @classmethod
     def of(
-        cls, law: type[Law], evidence: Evidence, inputs: Inputs, settings: Settings, rows: BoolArray | None = None
+        cls, law: type[Law], evidence: Evidence, inputs: Inputs, settings: Settings, rows: BoolArray | slice = EVERY
     ) -> Estimation:
         """Put a law to the evidence; rows where the law is undefined get no weight.
 
         Only the budgets of `rows`, those that will be fitted, say which symbols can be told.
         """
         observed = evidence.observations(law, inputs)
+        if not law.fitted():
+            raise FitError(f"law {law.name!r} has no symbol that a fit determines")
         inputs = observed.described(inputs, rows)
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.held(law, rows))

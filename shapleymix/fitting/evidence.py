@@ -197,10 +197,9 @@ class Evidence:
             return 1.0, 1.0
         return float(np.exp(np.log(self.log.N).mean())), float(np.exp(np.log(self.log.D).mean()))
 
-    def held(self, law: type[Law], rows: BoolArray | None = None) -> dict[str, float]:
-        """Symbols of the law that the budgets (of some rows) cannot tell, with the value they are held at."""
-        chosen = slice(None) if rows is None else rows
-        counts = {"N": len(levels(self.log.N[chosen])), "D": len(levels(self.log.D[chosen]))}
+    def held(self, law: type[Law], rows: BoolArray | slice) -> dict[str, float]:
+        """Symbols of the law that the budgets of some rows cannot tell, with the value they are held at."""
+        counts = {"N": len(levels(self.log.N[rows])), "D": len(levels(self.log.D[rows]))}
         held: dict[str, float] = {}
         for known in law.fitted():
             count = counts[known.budget] if known.budget else 3

@@ -13,7 +13,7 @@ from scipy.stats import norm, rankdata, t
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
-from shapleymix.fitting.estimation import Estimation
+from shapleymix.fitting.estimation import EVERY, Estimation
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.study import Study, held_out
 from shapleymix.fitting.symbols import Packing
@@ -133,7 +133,7 @@ def size_of(law: type[Law], study: Study) -> int:
     """Number of fitted values per target."""
     if issubclass(law, BlackBox):
         return UNCOUNTED
-    return len(Packing(law, len(study.log.sources), study.evidence.held(law)).names)
+    return len(Packing(law, len(study.log.sources), study.evidence.held(law, EVERY)).names)
 
 
 def predicted_held_out(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:

@@ -299,11 +299,10 @@ class Levels:
     together: bool
 
     @classmethod
-    def of(cls, log: RunLog, rows: BoolArray | None = None) -> Levels:
-        """Those of some rows of a log, or of all."""
-        chosen = slice(None) if rows is None else rows
-        N, D = log.N[chosen], log.D[chosen]
-        return cls(levels(N), levels(D), log.p[chosen].mean(axis=0), line_of(N, D) is not None)
+    def of(cls, log: RunLog, rows: BoolArray | slice) -> Levels:
+        """Those of some rows of a log."""
+        N, D = log.N[rows], log.D[rows]
+        return cls(levels(N), levels(D), log.p[rows].mean(axis=0), line_of(N, D) is not None)
 
     def untold(self, law: type[Law]) -> dict[Budget, FloatArray]:
         """The budgets with one or two values that a law's symbols need more of, and these."""

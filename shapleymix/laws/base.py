@@ -146,16 +146,6 @@ def given(axes: Axes = "MK") -> FloatArray:
     return cast(FloatArray, dataclasses.field(metadata={"parameter": Parameter("", axes, "given")}))
 
 
-@cache
-def parameters_of(law: type) -> tuple[Parameter, ...]:
-    """The symbols of a law, in the order in which they are declared."""
-    return tuple(
-        replace(field.metadata["parameter"], name=field.name)
-        for field in dataclasses.fields(law)
-        if "parameter" in field.metadata
-    )
-
-
 def over_runs(value: FloatArray) -> FloatArray:
     """Insert the run axis: (..., K) becomes (..., 1, K)."""
     return value[..., None, :]
@@ -206,11 +196,10 @@ class Observations:
     log_loss: FloatArray
     weight: FloatArray
 
-    def described(self, inputs: Inputs, rows: BoolArray | None = None) -> Inputs:
+    def described(self, inputs: Inputs, rows: BoolArray | slice) -> Inputs:
         """The inputs with what the runs are, their budgets among `rows` (R,) alone."""
         held = np.any(self.p[np.any(self.weight > 0, axis=1)] > 0, axis=0)
-        fitted = slice(None) if rows is None else rows
-        return replace(inputs, held=held, least=(float(self.N[fitted].min()), float(self.D[fitted].min())))
+        return replace(inputs, held=held, least=(float(self.N[rows].min()), float(self.D[rows].min())))
 
 
 @dataclass(frozen=True)
@@ -314,21 +303,24 @@ class Law(Record):
         ------
         UsageError
             If the law needs ratios and the log has none.
-        FitError
-            If the law has nothing to fit.
         """
-        require_ratios(inputs, cls)
-        if not cls.fitted():
-            raise FitError(f"law {cls.name!r} has no symbol that a fit determines")
+        if "mixture" in cls.needs and not inputs.sources:
+            hint = "give p_<source> columns, or fit a law without a mixture, such as 'chinchilla'"
+            raise UsageError(f"law {cls.name!r} needs ratios, and the log has none", hint=hint)
 
     def defined(self, p: FloatArray) -> BoolArray:
         """Where the law gives a finite loss, shape (..., R, K)."""
         return np.isfinite(self.losses(p, *np.ones((2, len(p)))))
 
     @classmethod
+    @cache
     def parameters(cls) -> tuple[Parameter, ...]:
         """All symbols, in declared order."""
-        return parameters_of(cls)
+        return tuple(
+            replace(field.metadata["parameter"], name=field.name)
+            for field in dataclasses.fields(cls)
+            if "parameter" in field.metadata
+        )
 
     @classmethod
     def fitted(cls) -> tuple[Parameter, ...]:
@@ -414,13 +406,6 @@ class Law(Record):
         if known.axes == "K":
             return slope(np.array(STEP))
         return np.stack([slope(row) for row in STEP * np.eye(p.shape[1])[:, :, None]], axis=-2)
-
-
-def require_ratios(inputs: Inputs, law: type[Law]) -> None:
-    """Refuse a log without ratios for a law that needs them."""
-    if "mixture" in law.needs and not inputs.sources:
-        hint = "give p_<source> columns, or fit a law without a mixture, such as 'chinchilla'"
-        raise UsageError(f"law {law.name!r} needs ratios, and the log has none", hint=hint)
 
 
 def require_transfer(inputs: Inputs, law: str) -> TransferMatrix:

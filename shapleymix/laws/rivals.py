@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from shapleymix.errors import FitError, UsageError
-from shapleymix.laws.base import Inputs, Law, Observations, require_ratios
+from shapleymix.laws.base import Law, Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 RATES = (1.0, 3.0, 10.0, 30.0)
@@ -58,10 +58,6 @@ class BlackBox(Law):
         Entries of weight zero must not be looked at.
         """
         raise NotImplementedError
-
-    @classmethod
-    def require(cls, inputs: Inputs) -> None:
-        require_ratios(inputs, cls)
 
 
 def folds_of(groups: IntArray, most: int, seed: int) -> IntArray:
