@@ -69,9 +69,9 @@ class Coverage(Record):
         return not np.isnan(self.line).any()
 
     @property
-    def parting(self) -> tuple[str, ...]:
-        """That they do, and which run would part them; nothing where they do not."""
-        return (parting_run(self.line, self.N_range, self.D_range),) if self.together else ()
+    def parting(self) -> str:
+        """That they do, and which run would part them; empty where they do not."""
+        return parting_run(self.line, self.N_range, self.D_range) if self.together else ""
 
     @property
     def rise_together(self) -> bool:
@@ -82,12 +82,6 @@ class Coverage(Record):
     def whole_p_range(self) -> FloatArray:
         """(M, 2) lowest and highest ratio of each source over all targets."""
         return np.stack([self.p_range[..., 0].min(axis=0), self.p_range[..., 1].max(axis=0)], axis=1)
-
-    @property
-    def middle(self) -> FloatArray:
-        """(M,) the mixture in the middle of the fitted ratios."""
-        middle = self.whole_p_range.mean(axis=1)
-        return middle / max(float(middle.sum()), 1e-300)
 
     def unseen(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """Sources with ratio 0 in every used run of whose effect nothing is known, nor taken to be."""

@@ -146,7 +146,7 @@ class Fit(Tabular, Record):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes numbers of this fit untrustworthy."""
-        found = [*self.coverage.parting, *filter(None, [self.coverage.tied(self.sources)])]
+        found = list(filter(None, [self.coverage.parting, self.coverage.tied(self.sources)]))
         found += [f"no fitted run holds {name}: its effect is unknown" for name in self.unseen]
         found += [f"little is known of the effect of {name}: {why}" for name, why in self.thin.items()]
         found += [f"{name}: the search stopped early: look at its held-out error" for name in self.stopped]
@@ -247,7 +247,8 @@ class Fit(Tabular, Record):
         known = FitLosses.of(self, N, D, available)
         pieces, draws = known.with_own.pieces, known.with_own.draws
         if draws is not None:
-            middle = self.coverage.middle  # where the replicates are moved to lie about the law
+            middle = self.coverage.whole_p_range.mean(axis=1)
+            middle /= max(float(middle.sum()), 1e-300)  # the mixture at which replicates are moved to lie about the law
             with np.errstate(invalid="ignore", divide="ignore"):
                 factor = known.with_own.losses(middle) / np.median(draws.losses(middle), axis=0)
             draws = draws.scaled(np.where(np.isfinite(factor), factor, 1.0))
@@ -295,8 +296,7 @@ class Fit(Tabular, Record):
         names: tuple[str, ...] | None = None,
     ) -> tuple[str, ...]:
         """What a reader of losses (R, K) at points (R, M) should know, what matters most first."""
-        place, nothing = self.place(p, N, D), np.full(len(self.sources), np.nan)
-        limits = np.broadcast_to(nothing if unique is None else unique, p.shape)
+        place, limits = self.place(p, N, D), np.broadcast_to(np.nan if unique is None else unique, p.shape)
         counted, found = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names), []
         if untold := np.flatnonzero(np.any(self.untold(p), axis=0)).tolist():
             who = short([self.targets[j] for j in untold])
@@ -339,6 +339,8 @@ class FitLosses(LossSource):
     """What a fit knows at one budget and supply."""
 
     fit: Fit
+    targets: tuple[str, ...]
+    samples: int
     N: float
     D: float
     with_own: LawAtBudget
@@ -361,18 +363,11 @@ class FitLosses(LossSource):
             return LawAtBudget(law, replicates, N, D, supply, symbols, drawn, harmed, twins)
 
         other = None if fit.absent is None else regime(fit.absent.law, fit.absent.replicates)
-        return cls(fit, N, D, regime(fit.law, fit.replicates), other)
-
-    @property
-    def targets(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.fit.targets
-
-    @property
-    def samples(self) -> int:
-        B = 0 if self.fit.replicates is None else self.fit.replicates.batch()[0]
-        if B == 0:
-            return SAMPLES if self.fit.noise is not None else 1
-        return B * -(-SAMPLES // B)
+        samples = 1 if fit.noise is None else SAMPLES
+        if fit.replicates is not None:
+            replicates = fit.replicates.batch()[0]
+            samples = replicates * -(-SAMPLES // replicates)
+        return cls(fit, fit.targets, samples, N, D, regime(fit.law, fit.replicates), other)
 
     def raw(self, p: FloatArray) -> FloatArray:
         """Losses (R, K) as the law gives them, above an untrained model's, too."""
@@ -428,9 +423,8 @@ class FitLosses(LossSource):
         return self.missed(p, unit).swapaxes(1, 2)
 
     def most(self, p: FloatArray) -> FloatArray:
-        absent = self.fit.absent
-        apart = np.zeros(len(self.targets), dtype=bool) if absent is None else absent.entries(p[None])[0]
-        return np.where(apart, np.inf, self.fit.coverage.untrained)
+        most, absent = self.fit.coverage.untrained, self.fit.absent
+        return most if absent is None else np.where(absent.entries(p[None])[0], np.inf, most)
 
     def outside(self, p: FloatArray) -> BoolArray:
         return self.fit.place(p, *self._budgets(p)).outside

@@ -43,14 +43,11 @@ class OfObject(LossSource):
 
     given: Predicts
     targets: tuple[str, ...]
+    samples: int
     N: float
     D: float
     pieces: Pieces | None
     draws: Pieces | None
-
-    @property
-    def samples(self) -> int:
-        return 1 if self.draws is None else self.draws.batch[0]
 
     def losses(self, p: FloatArray) -> FloatArray:
         if self.pieces is not None:
@@ -85,7 +82,8 @@ class OwnFit:
     def at(self, N: float, D: float, *, available: FloatArray | None = None, score: Score | None = None) -> Surface:
         """What it says of losses at one budget."""
         pieces, draws = (_pieces_of(self.given, name, N, D) for name in ("pieces", "draws"))
-        known, K = OfObject(self.given, self.targets, N, D, pieces, draws), len(self.targets)
+        samples, K = 1 if draws is None else draws.batch[0], len(self.targets)
+        known = OfObject(self.given, self.targets, samples, N, D, pieces, draws)
         supply = np.full(len(self.sources), np.nan) if available is None else available
         own, edge = np.full(K, -1), np.zeros(K)
         found = Surface(self.sources, self.targets, N, D, "loss", supply, pieces, draws, own, edge, None, known)

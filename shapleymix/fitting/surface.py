@@ -162,14 +162,13 @@ def _member(law: Law, number: int) -> Law:
 
 
 class LossSource:
-    """Where a surface's numbers come from: a fit, or an object of the user's own, of which nothing else is known."""
+    """Where a surface's numbers come from: a fit, or an object of the user's own, of which nothing else is known.
+
+    `samples` is S; 1 where nothing is known of how sure the numbers are.
+    """
 
     targets: tuple[str, ...]
-
-    @property
-    def samples(self) -> int:
-        """S; 1 where nothing is known of how sure the numbers are."""
-        return 1
+    samples: int
 
     def losses(self, p: FloatArray) -> FloatArray:
         """Losses (K,) at one mixture (M,), as they are shown."""
