@@ -23,8 +23,8 @@ from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of, own_data
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import RunLog, concat
-from shapleymix.tables.sheets import Table, listed
+from shapleymix.tables.runs import RunLog
+from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix, read_transfer
 from shapleymix.tables.words import format_size, parse_size
 
@@ -353,8 +353,7 @@ Logs = RunLog | Table | Sequence[RunLog | Table]
 
 def one_log(logs: Logs) -> RunLog:
     """One log from one or several; rows in an order of their own, so that the file's order changes nothing."""
-    read = [log if isinstance(log, RunLog) else read_runs(log) for log in listed(logs)]
-    log = concat(read)
+    log = read_runs(logs)
     log = replace(log, p=traceless(log.p))
     order = sorted(range(len(log)), key=lambda row: (log.groups[row], log.contents[row]))
     return log.select(np.array(order, dtype=np.int64))

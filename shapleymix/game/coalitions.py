@@ -331,11 +331,10 @@ def shapley_values(
         As `coalition_game` and `estimate_shapley` do; and if coalitions are missing, with their names.
     """
     from shapleymix.tables.run_reading import read_runs  # here: games of arrays need no polars
-    from shapleymix.tables.runs import RunLog
     from shapleymix.tables.transfer import TransferMatrix
 
     budget = {name: parse_size(given, name) for name, given in (("N", N), ("D", D)) if given is not None}
-    game = coalition_game(log if isinstance(log, RunLog) else read_runs(log), **budget)
+    game = coalition_game(read_runs(log), **budget)
     if not sampled:
         game.require_complete()
     estimate = estimate_shapley(game.members, game.payoffs, game.noise, players=game.players)

@@ -29,14 +29,13 @@ from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.settings import Size
 from shapleymix.mixing.bounds import Bounds, polytope_of
 from shapleymix.mixing.infeasibility import checked
-from shapleymix.mixing.polytope import FEASIBLE, Polytope
+from shapleymix.mixing.polytope import FEASIBLE, ROUNDING, Polytope
 from shapleymix.mixing.problem import problem
 from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.run_reading import read_runs
-from shapleymix.tables.runs import RunLog, concat
-from shapleymix.tables.sheets import listed
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.words import parse_budget, parse_whole
 
 EXPONENTS = (0.2, 0.45, 0.9)
@@ -55,8 +54,7 @@ LEAST_RATIO = 1e-3
 NEARBY = 0.25
 """With a fit, the region lies this far on the way from its optimum to mixtures at large."""
 MOST_CORNERS = 60
-FIXED = 1e-13
-"""A source with less room between its bounds is fixed."""
+
 STILL = 1e-12
 """A bound towards which mixtures move by less than that is not approached: rounding."""
 
@@ -295,8 +293,7 @@ def _ordered(S: FloatArray, F: FloatArray, A: FloatArray, chosen: Sequence[int])
 
 def _runs_so_far(log: Logs) -> RunLog:
     """The runs that are trained or planned, not the untrained models."""
-    logs = [one if isinstance(one, RunLog) else read_runs(one, losses="optional") for one in listed(log)]
-    read = concat(logs, losses="optional")
+    read = read_runs(log, losses="optional")
     kept = read.select(read.trained)
     if not len(kept) or not kept.sources:
         raise UsageError("the log holds no run with a mixture", hint="leave it out to plan before any run")
@@ -406,7 +403,7 @@ def _inside(area: Polytope, rng: np.random.Generator) -> tuple[FloatArray, Float
 
 def _within(area: Polytope, inside: FloatArray, p: FloatArray) -> FloatArray:
     """Mixtures (R, M) moved towards the one inside as far as the bounds ask, and no further."""
-    free = area.upper - area.lower > FIXED
+    free = area.upper - area.lower > ROUNDING
     way = np.where(free, p - inside, 0.0)
     equal = np.concatenate([np.ones((1, len(free))), area.rows[area.row_low == area.row_high]]) * free
     way -= way @ np.linalg.pinv(equal) @ equal  # the sum stays one, and kept ratios are kept
@@ -424,7 +421,7 @@ def _within(area: Polytope, inside: FloatArray, p: FloatArray) -> FloatArray:
             low, high = np.where(holds, middle, low), np.where(holds, high, middle)
         share = low
     found = inside + share[:, None] * way
-    return np.where(found < FIXED, 0.0, found)  # what rounding leaves of a zero is none
+    return np.where(found < ROUNDING, 0.0, found)  # what rounding leaves of a zero is none
 
 
 def _distinct(p: FloatArray) -> FloatArray:

@@ -52,7 +52,7 @@ _SIZES = ("N", "D", "tokens_", UNIQUE, "schedule", "batch_tokens")
 
 
 def read_runs(
-    tables: Table | Sheet | Sequence[Table], *, losses: Losses = "required", origin: str = "<memory>"
+    tables: Table | Sheet | RunLog | Sequence[Table | RunLog], *, losses: Losses = "required", origin: str = "<memory>"
 ) -> RunLog:
     """Read a run log, or several as one.
 
@@ -66,9 +66,9 @@ def read_runs(
 
     Parameters
     ----------
-    tables : Table or sequence of Table
-        A path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, or a list of
-        these.
+    tables : Table, RunLog, or a sequence of them
+        A path (CSV, `.csv.gz`, Parquet, JSONL), `-` for standard input, a frame, a mapping of columns, a log that was
+        read, or a list of these.
     losses : {"required", "optional"}
         Whether loss columns must be there; `optional` for tables of points to predict.
     origin : str
@@ -81,8 +81,10 @@ def read_runs(
         also if N and D are no language models': in other units, or swapped.
     """
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    logs = [_parse(_summed(read_sheet(table, origin)), need_losses=need) for table in listed(tables)]
-    return concat(logs, losses=losses)
+    known = [
+        one if isinstance(one, RunLog) else _parse(_summed(read_sheet(one, origin)), need) for one in listed(tables)
+    ]
+    return concat(known, losses=losses)
 
 
 def _summed(sheet: Sheet) -> Sheet:
