@@ -141,8 +141,6 @@ class Loss:
 
     def value(self, residual: FloatArray) -> FloatArray:
         """`rho(e)`, elementwise."""
-        if np.isinf(self.delta):
-            return 0.5 * residual**2
         size = np.abs(residual)
         clipped = np.minimum(size, self.delta)
         return clipped * (size - 0.5 * clipped) + 0.5 * self.tail * (size - clipped) ** 2

@@ -81,13 +81,8 @@ def contract(table: FloatArray, member: FloatArray, absent: FloatArray) -> Float
     array (K, T)
         The sums for each player and target.
     """
-    sizes = sizes_of(len(table).bit_length() - 1)
+    sizes = np.bitwise_count(np.arange(len(table)))
     return _sums_by_member((member - absent)[sizes][:, None] * table) + absent[sizes] @ table
-
-
-def sizes_of(players: int) -> IntArray:
-    """Number of members of each of the 2**players coalitions, in the order of their bitmasks."""
-    return np.bitwise_count(np.arange(2**players)).astype(np.int64)
 
 
 def members_of(masks: IntArray, players: int) -> BoolArray:

@@ -134,8 +134,6 @@ def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
 
 def _independent(equal: FloatArray) -> IntArray:
     """Places of equalities (E, M) that do not follow from others; the first, of the unit sum, where all do."""
-    if len(equal) == 1:
-        return np.arange(1)
     found: Any = qr(equal.T, mode="economic", pivoting=True)
     size = np.abs(np.diagonal(found[1]))
     return np.sort(found[2][: len(size)][size > 1e-10 * size[0]]) if size[0] > 0 else np.arange(1)
@@ -174,7 +172,7 @@ class _Search:
 
     def __init__(self, program: Program, tolerance: float) -> None:
         ball = None if program.ball is None else program.ball.kind
-        self.tolerance, self.program = tolerance, program
+        self.tolerance = tolerance
         B, M = program.lower.shape
         self.M, self.K, self.L = M, program.w.shape[1] * program.worst, M * (ball == "l1")
         self.E, self.T = len(program.equal), program.rows.shape[1] + int(ball is not None)
@@ -477,7 +475,7 @@ class _Factor:
     ) -> None:
         self._ties, self._lent = ties, lent
         alone = len(matrix) == 1 or matrix.shape[-1] >= LARGE
-        self._apply = _cholesky(matrix) if alone else _decomposition(matrix)
+        self._apply = _cholesky(matrix) if alone else lambda right: np.linalg.solve(matrix, right)
         try:
             self._along = self._apply(ties.swapaxes(1, 2))
         except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factorised` mends it
@@ -500,10 +498,6 @@ class _Factor:
         shift = excess / self._total if alone else np.asarray(np.linalg.solve(self._total, excess), dtype=np.float64)
         move, found = (raw - self._along @ shift)[:, :, 0], shift[:, :, 0]
         return move, found if self._lent is None else found / self._kept
-
-
-def _decomposition(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    return lambda right: np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
 
 
 def _cholesky(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:

@@ -104,14 +104,12 @@ def _refined(goal: Goal, start: FloatArray) -> FloatArray:
 
 SNAPS = (1e-9, 1e-12)
 """Ratios so near to a bound are moved onto it where that costs nothing: a ratio of 1e-15 is meant to be 0."""
-COST_OF_SNAP = 1e-11
-ENOUGH = 1e-11
 SOLVED = 1e-6
 """A gap beyond which a search has failed, relative to what the mixture can change of the objective."""
 OF_REPLICATES = 1e-10
 """Where the search for a replicate's optimum ends: what is left is far below the spread of the replicates."""
-CUTS, MET, LOOSELY = 200, 1e-11, 1e-6
-"""Rounds of tangents for a user's own constraints, and by how much ratios, or replicates', may break these at last."""
+CUTS, LOOSELY = 200, 1e-6
+"""Rounds of tangents for a user's own constraints, and by how much the ratios of replicates may break these at last."""
 
 
 def solve(goal: Goal, seed: int = 0) -> Proof:
@@ -148,7 +146,7 @@ def solve_replicates(goal: Goal, draws: Pieces, tilts: FloatArray | None = None)
 
 
 def _met(
-    goal: Goal, pieces: Pieces, tilts: FloatArray | None = None, tolerance: float = TOLERANCE, met: float = MET
+    goal: Goal, pieces: Pieces, tilts: FloatArray | None = None, tolerance: float = TOLERANCE, met: float = TOLERANCE
 ) -> tuple[Goal, Optima]:
     """The goal with tangents that its optima need to meet the user's own constraints, and these optima.
 
@@ -250,7 +248,7 @@ def _proved(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proof:
             continue
         proof = prove(met, p, by)
         best = proof if best is None or proof.certificate.gap < best.certificate.gap else best
-        if best.gap <= ENOUGH:
+        if best.gap <= TOLERANCE:
             break
     if best is None:
         hint = "widen the bounds a little, add small floors, or give targets that no source helps weight zero"
@@ -269,6 +267,6 @@ def _snapped(goal: Goal, p: FloatArray) -> FloatArray:
         moved = np.where(low, bounds.lower, np.where(high, bounds.upper, p))
         roomy = int(np.where(low | high, moved - 2, np.minimum(p - bounds.lower, bounds.upper - p)).argmax())
         moved[roomy] += 1 - moved.sum()
-        if goal.violation(moved) <= FEASIBLE / 10 and goal.total(moved) <= total + COST_OF_SNAP * abs(total):
+        if goal.violation(moved) <= FEASIBLE / 10 and goal.total(moved) <= total + TOLERANCE * abs(total):
             return moved
     return p
