@@ -55,7 +55,7 @@ def test_order_of_coalitions_does_not_matter() -> None:
     order = generator.permutation(64)
     found = estimate_shapley(members_of(order, 6), payoffs[order])
     np.testing.assert_array_equal(found.values, exact_shapley(payoffs))
-    assert (found.method, found.coalitions) == ("exact", 64)
+    assert found.method == "exact"
     assert not found.stderr.any()
     part = some_coalitions(6, 30, generator)
     shuffled = part[generator.permutation(len(part))]

@@ -195,11 +195,6 @@ def _ranges(values: FloatArray, used: BoolArray) -> FloatArray:
     return np.stack([np.stack(pair, axis=-1) for pair in pairs])
 
 
-def untrained_losses(log: RunLog) -> FloatArray:
-    """Highest measured loss of untrained models (D = 0) for each target, (K,); NaN where the log has none."""
-    return np.fmax.reduce(log.loss[~log.trained], axis=0, initial=np.nan)
-
-
 NEAR = 3.0  # intervals of fits without the largest size, 2.2 to 4.1 times the next, hold what they say,
 FAR = 10.0  # and those of fits to the smallest size alone up to 10.7 times it (bench_coverage.py); nobody looked beyond
 

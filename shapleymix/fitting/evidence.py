@@ -366,7 +366,7 @@ def inputs_of(
     matrix = transfer if transfer is None or isinstance(transfer, TransferMatrix) else read_transfer(transfer)
     if matrix is not None and not matrix.in_nats:
         matrix = matrix.calibrated()
-    return Inputs(log.sources, log.targets, matrix, languages_of(languages))
+    return Inputs(log.sources, log.targets, matrix, languages_of(languages), log.parents)
 
 
 def limits_of(log: RunLog, languages: Languages | None) -> FloatArray | None:

@@ -49,7 +49,8 @@ def learned(study: Study, law: type[BlackBox]) -> Fitted:
     note = "a black box has no bootstrap replicates"
     used = (seen.weight > 0) & study.evidence.final[:, None]
     coverage = coverage_of(log, used, study.untrained)
-    return Fitted(found, None, (), (), (note,), coverage, used, Repetition.of(study.evidence, law, study.seed))
+    repetition = Repetition.of(study.evidence, law, study.seed, study.evidence.usual, None)
+    return Fitted(found, None, (), (), (note,), coverage, used, repetition)
 
 
 def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:

@@ -174,12 +174,7 @@ class Repetition(Record):
 
     @classmethod
     def of(
-        cls,
-        evidence: Evidence,
-        law: type[Law],
-        seed: int,
-        symbols: FloatArray | None = None,
-        replicates: FloatArray | None = None,
+        cls, evidence: Evidence, law: type[Law], seed: int, symbols: FloatArray, replicates: FloatArray | None
     ) -> Repetition | None:
         """What a fit will know, given log h and log R* as they were fitted; None without such a law or sources."""
         if not (law.takes_repetition and evidence.log.sources):
@@ -192,8 +187,7 @@ class Repetition(Record):
         ends = np.stack([np.where(held, p / shares, far) for far in (np.inf, -np.inf)])
         both = np.stack([ends[0].min(axis=0, initial=np.inf), ends[1].max(axis=0, initial=-np.inf)], axis=1)
         mixed = bool(((p > shares * ONCE) & (p < ALONE)).any())
-        known = evidence.usual if symbols is None else symbols
-        return cls(known, replicates, told, mixed, np.where(np.isfinite(both), both, np.nan))
+        return cls(symbols, replicates, told, mixed, np.where(np.isfinite(both), both, np.nan))
 
     def with_source(self, row: int) -> Repetition:
         """The same with one more source at a row, of which nothing is known: its R* is the mean of the others."""

@@ -20,7 +20,6 @@ import numpy as np
 
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
-from shapleymix.fitting.coverage import untrained_losses
 from shapleymix.fitting.estimation import NEAR, Estimation, Stage
 from shapleymix.fitting.evidence import Evidence, Logs, Table, fold_masks, gather, inputs_of, limits_of, one_log
 from shapleymix.fitting.repetition import QUIET, fit_repetition
@@ -345,7 +344,7 @@ def study_of(
     log, table = one_log(logs), languages_of(languages)
     log = replace(log, parents=parents_of(table) or log.parents)
     evidence = gather(log, settings, with_held_out=with_held_out)
-    inputs = replace(inputs_of(evidence.log, transfer, table), parents=log.parents)
+    inputs = inputs_of(evidence.log, transfer, table)
     evidence = replace(evidence, unique=limits_of(evidence.log, inputs.languages))
     if vocabulary is not None and not parse_number(vocabulary, "vocabulary") > 1:
         raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
@@ -354,7 +353,7 @@ def study_of(
 
 def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
     """Loss of an untrained model (K,): measured in the log, or in the matrix's game, or ln V, or the most it may be."""
-    known = untrained_losses(log)
+    known = np.fmax.reduce(log.loss[~log.trained], axis=0, initial=np.nan)  # the highest of models with D = 0
     measured = {} if inputs.transfer is None else inputs.transfer.provenance.get("untrained")
     if isinstance(measured, dict):
         game = np.array([float(measured.get(name, np.nan)) for name in inputs.targets])

@@ -139,14 +139,11 @@ class Estimate(Shown):
         neither.
     method : str
         `exact` or `smooth`.
-    coalitions : int
-        How many coalitions were used, the empty and the grand one included.
     """
 
     values: FloatArray
     stderr: FloatArray
     method: str
-    coalitions: int
 
 
 def estimate_shapley(
@@ -175,7 +172,7 @@ def estimate_shapley(
         order = np.argsort(masks_of(members))
         values = exact_shapley(payoffs[order])
         stderr = np.zeros_like(values) if noise is None else np.sqrt(exact_variance(noise[order]))
-        return Estimate(values, stderr, "exact", count)
+        return Estimate(values, stderr, "exact")
     if count > MOST:
         raise DataError(f"{count} coalitions are more than the {MOST} that can be estimated from", hint="sample fewer")
     _check_identified(members, players or tuple(f"player {i}" for i in range(width)))
@@ -183,7 +180,7 @@ def estimate_shapley(
     sizes = members.sum(axis=1)
     total = payoffs[sizes.argmax()] - payoffs[sizes.argmin()]
     values += (total - values.sum(axis=0)) / width  # what rounding left: efficiency holds exactly
-    return Estimate(values, stderr, "smooth", count)
+    return Estimate(values, stderr, "smooth")
 
 
 def exact_variance(noise: FloatArray) -> FloatArray:
