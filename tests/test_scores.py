@@ -71,13 +71,6 @@ def test_nothing_to_score_is_nan_without_a_warning():
     assert mean_of(np.array([1.0, np.nan, 3.0])) == 2.0
 
 
-def test_counted_rows_only():
-    loss, predicted = arrays(2)
-    counted = np.random.default_rng(0).random(loss.shape) < 0.5
-    one = score(("a", "b", "c"), loss, predicted, counted=counted)
-    other = score(("a", "b", "c"), np.where(counted, loss, np.nan), predicted)
-    assert one.to_document() == other.to_document()
-
 
 def test_order_of_rows_changes_nothing(tmp_path):
     loss, predicted = arrays(3)

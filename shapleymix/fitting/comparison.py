@@ -249,7 +249,8 @@ def _summary(
         each = [f"{law} {(wanted & ~np.isnan(losses)).sum()}" for law, losses in zip(laws, scored, strict=True)]
         message = f"no held-out loss is predicted by every law; of {int(wanted.sum())} they predict: {', '.join(each)}"
         raise FitError(message, hint="compare fewer laws at once")
-    scores = [score(log.targets, log.loss, predicted, counted=common) for predicted in scored]
+    seen = np.where(common, log.loss, np.nan)
+    scores = [score(log.targets, seen, predicted) for predicted in scored]
     point = np.array([one.mean["PE"] for one in scores])
     off = np.stack([_off(log.loss, predicted, common, one.PE) for predicted, one in zip(scored, scores, strict=True)])
     gap, groups = point[:, None] - point[None, :], log.groups[common.any(axis=1)]

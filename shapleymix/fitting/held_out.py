@@ -80,34 +80,30 @@ def mean_of(values: FloatArray) -> float:
     return float(there.mean()) if len(there) else float("nan")
 
 
+NO_END = np.array(np.nan)
+"""Of an interval that is not known."""
+
+
 def score(
     targets: tuple[str, ...],
     loss: FloatArray,
     predicted: FloatArray,
-    low: FloatArray | None = None,
-    high: FloatArray | None = None,
-    counted: BoolArray | None = None,
+    low: FloatArray = NO_END,
+    high: FloatArray = NO_END,
 ) -> Scores:
-    """Score predictions (R, K) against losses (R, K), where both are there and `counted`."""
+    """Score predictions (R, K), and their intervals, against losses (R, K), where both are there."""
     use = ~np.isnan(loss) & ~np.isnan(predicted)
-    if counted is not None:
-        use &= counted
     error = np.where(use, np.abs(loss - predicted), 0.0).sum(axis=0)
     PE = _ratio(error, np.where(use, loss, 0.0).sum(axis=0))
     R2, spearman = _r_squared(loss, predicted, use), _spearman(loss, predicted, use)
-    coverage = np.full(len(targets), np.nan) if low is None or high is None else _coverage(loss, low, high, use)
+    bounded = use & ~np.isnan(low) & ~np.isnan(high)
+    inside = bounded & (loss >= low) & (loss <= high)
+    coverage = _ratio(inside.sum(axis=0), bounded.sum(axis=0))
     return Scores(targets, PE, R2, spearman, coverage, use.sum(axis=0).astype(np.int64))
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
-
-
-def _coverage(loss: FloatArray, low: FloatArray, high: FloatArray, use: BoolArray) -> FloatArray:
-    """Share of losses inside their interval, among those that have one."""
-    bounded = use & ~np.isnan(low) & ~np.isnan(high)
-    inside = bounded & (loss >= low) & (loss <= high)
-    return _ratio(inside.sum(axis=0), bounded.sum(axis=0))
 
 
 def _r_squared(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:

@@ -103,10 +103,10 @@ def questions_of_budgets(log: RunLog, used: BoolArray) -> Iterator[str]:
             )
 
 
-def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
+def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
     """Runs of a size whose losses lie in a cluster of their own above or below the others, as in another unit."""
     shown = np.where(used & np.isfinite(residual), residual, np.nan)
-    sizes, told = levels_of(np.log(log.N)), []
+    sizes = levels_of(np.log(log.N))
     for size in np.unique(sizes):
         rows = np.flatnonzero((sizes == size) & np.isfinite(shown).any(axis=1))
         if len(rows) < ENOUGH:
@@ -119,12 +119,11 @@ def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> tu
             continue
         fewer = rows[cut:] if 2 * cut >= len(rows) else rows[:cut]
         names = _listed(list(dict.fromkeys(log.runs[row] for row in fewer.tolist())))
-        told.append(
+        yield (
             f"for all targets the losses of {names} lie apart from those of other runs of N = "
             f"{format_size(float(log.N[fewer[0]]))}, by a factor of {np.exp(np.median(above) - np.median(below)):.3g}: "
             "check their unit (bits are 1.44 times nats) and what they were measured on"
         )
-    return tuple(told)
 
 
 def _listed(parts: list[str]) -> str:

@@ -115,7 +115,7 @@ class TaskCurves(NamedTuple):
         """Error rates (..., T) at the losses (..., T) of each task's language."""
         found = np.empty(np.broadcast_shapes(np.shape(loss), np.shape(self.a)))
         for code, tasks in self._by_shape():
-            found[..., tasks] = 1 - SHAPES[code].score(loss[..., tasks], *self._numbers(tasks))
+            found[..., tasks] = 1 - SHAPES[code].score(loss[..., tasks], *self.select(tasks)[:3])
         return found
 
     def slopes(self, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -123,7 +123,7 @@ class TaskCurves(NamedTuple):
         shape = np.broadcast_shapes(np.shape(loss), np.shape(self.a))
         first, second = np.empty(shape), np.empty(shape)
         for code, tasks in self._by_shape():
-            once, twice = SHAPES[code].slopes(loss[..., tasks], *self._numbers(tasks))
+            once, twice = SHAPES[code].slopes(loss[..., tasks], *self.select(tasks)[:3])
             first[..., tasks], second[..., tasks] = -once, -twice
         return first, second
 
@@ -149,9 +149,6 @@ class TaskCurves(NamedTuple):
     def select(self, tasks: IntArray | BoolArray | int) -> TaskCurves:
         """The curves of some tasks."""
         return TaskCurves(*(value[..., tasks] for value in self))
-
-    def _numbers(self, tasks: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return self.a[..., tasks], self.b[..., tasks], self.guess[..., tasks]
 
     def _by_shape(self) -> list[tuple[int, IntArray]]:
         """Every shape that occurs, and the tasks of it: the same ones in every member."""

@@ -206,8 +206,8 @@ def _errors(law: type[Law], study: Study, masks: BoolArray) -> list[float]:
     predicted = predicted_held_out(law, study, masks)
     seen = np.where(study.evidence.counted, study.log.loss, np.nan)
     first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
-    each = ((first == number)[:, None] & ~np.isnan(seen) for number in range(len(masks)))
-    return [score(study.inputs.targets, seen, predicted, counted=rows).mean["PE"] for rows in each if rows.any()]
+    each = (np.where((first == number)[:, None], seen, np.nan) for number in range(len(masks)))
+    return [score(study.inputs.targets, loss, predicted).mean["PE"] for loss in each if not np.isnan(loss).all()]
 
 
 def _scatter(sizes: Sequence[_Size], now: int) -> float:
