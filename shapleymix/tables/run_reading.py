@@ -81,10 +81,8 @@ def read_runs(
         also if N and D are no language models': in other units, or swapped.
     """
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    known = [
-        one if isinstance(one, RunLog) else _parse(_summed(read_sheet(one, origin)), need) for one in listed(tables)
-    ]
-    return concat(known, losses=losses)
+    logs = [one if isinstance(one, RunLog) else _parse(read_sheet(one, origin), need) for one in listed(tables)]
+    return concat(logs, losses=losses)
 
 
 def _summed(sheet: Sheet) -> Sheet:
@@ -136,6 +134,7 @@ class _Roles:
 
 def _parse(sheet: Sheet, need_losses: bool) -> RunLog:
     """The run log in a sheet."""
+    sheet = _summed(sheet)
     roles = _roles_of(sheet, need_losses)
     sheet.raise_faults()
     log = _parse_rows(sheet, roles)

@@ -303,8 +303,7 @@ def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
     for log in logs:
         align(log.targets, to=first.targets, what=f"targets of {first.origin}", exact=True, origin=log.origin)
         ordered.append(log.aligned(first.sources, first.targets))
-    faults = list(_shared_rows(ordered))
-    if faults:
+    if faults := list(_shared_rows(ordered)):
         raise DataError.of(faults, "the run logs")
     named = [replace(log, notices=tuple(f"{log.origin}: {notice}" for notice in log.notices)) for log in ordered]
     return _joined(_with_own_ids(named))
