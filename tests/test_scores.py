@@ -71,7 +71,6 @@ def test_nothing_to_score_is_nan_without_a_warning():
     assert mean_of(np.array([1.0, np.nan, 3.0])) == 2.0
 
 
-
 def test_order_of_rows_changes_nothing(tmp_path):
     loss, predicted = arrays(3)
     order = np.random.default_rng(1).permutation(30)
