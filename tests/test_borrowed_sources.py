@@ -158,8 +158,8 @@ def test_several_and_wrong_likenesses(known):
     for text in ("oc=de", "gsw=oc"):
         with pytest.raises(UsageError):
             like(both, text)
-    with pytest.raises(UsageError, match="law 'hellinger' has no coefficients"):
-        like(sm.fit(log_of("learned-base")[2], "hellinger", **FAST), "oc=fr")
+    with pytest.raises(UsageError, match="law 'mariner' has no coefficients"):
+        like(sm.fit(log_of("learned-base")[2], "mariner", **FAST), "oc=fr")
 
 
 BY_SOURCE = [

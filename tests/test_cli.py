@@ -299,7 +299,7 @@ def test_a_project_file_gives_what_is_not_typed(run: Run) -> None:
     found = run("fit --json").document
     assert found["law"]["kind"] == "law/chinchilla"
     assert run("fit --json --law shapley --project none").code == 2
-    assert run("fit --json --law hellinger").document["law"]["kind"] == "law/hellinger"
+    assert run("fit --json --law mariner").document["law"]["kind"] == "law/mariner"
 
 
 def test_files_of_a_project_lie_beside_it(run: Run) -> None:

@@ -134,7 +134,7 @@ def test_the_list_of_laws_begins_with_the_simplest():
     study = study_of(log, None, None, Settings(), seed=0)
     sizes = [size_of(law, study) for law in LAWS.values()]
     assert sizes[0] == min(sizes)
-    assert set(BLACK_BOXES) == {"mariner", "hellinger", "gbm"}
+    assert set(BLACK_BOXES) == {"mariner", "gbm"}
     assert all(issubclass(box, BlackBox) and issubclass(box, Law) for box in BLACK_BOXES.values())
 
 

@@ -116,7 +116,7 @@ def test_losses_that_are_missing_and_rows_of_one_mixture_change_no_count(tmp_pat
     runs = tuple(f"{run}-{number}" for number, run in enumerate(twice.runs))
     loss = np.where(np.arange(60)[:, None] % 11 == np.arange(4), np.nan, twice.loss)
     again = sm.RunLog(runs, twice.N, twice.D, twice.p, loss, log.sources, log.targets)
-    found = learning_curve(again, "hellinger")
+    found = learning_curve(again, "mariner")
     assert found.now == 30
     assert np.isfinite(found.PE).all()
     found.save(tmp_path / "curve.json")

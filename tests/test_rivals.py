@@ -1,19 +1,16 @@
-"""The published rivals that learn by their own means: MARINER's form and the Hellinger kernel ridge."""
+"""A published rival that learns by its own means: MARINER's form."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from scipy.optimize import nnls
 from simulated import inputs, log_of, mixtures, simulate, true_law
 
 from shapleymix import Fit, RunLog, compare, fit
 from shapleymix.laws import BLACK_BOXES, Observations
-from shapleymix.laws.rivals import LENGTHS, RIDGES, Mariner, _left_out, folds_of, half_pooled, near, nonnegative, pooled
-
-BOTH = pytest.mark.parametrize("name", ["mariner", "hellinger"])
+from shapleymix.laws.rivals import Mariner, folds_of, half_pooled, nonnegative, pooled
 
 
 def noisy_log(rows: int = 60) -> RunLog:
@@ -30,45 +27,41 @@ def mean_error(name: str, learn: RunLog, test: RunLog) -> float:
     return float(np.abs(found.law.losses(test.p, test.N, test.D) / test.loss - 1).mean())
 
 
-@BOTH
-def test_predicts_mixtures_of_several_budgets_that_it_has_not_seen(name):
+def test_predicts_mixtures_of_several_budgets_that_it_has_not_seen():
     log = noisy_log(160)
     aside = np.arange(len(log)) % 4 == 0
-    error = mean_error(name, log.select(~aside), log.select(aside))
+    error = mean_error("mariner", log.select(~aside), log.select(aside))
     spread = np.abs(log.loss / log.loss.mean(axis=0) - 1).mean()
     assert error < 0.25 * spread
 
 
-@BOTH
-def test_a_weight_of_two_is_the_row_twice(name):
+def test_a_weight_of_two_is_the_row_twice():
     log = noisy_log(30)
     twice = np.concatenate([np.arange(30), np.arange(10)])
     weight = np.where(np.arange(30) < 10, 2.0, 1.0)[:, None] * np.ones(log.loss.shape)
-    box, logs = BLACK_BOXES[name], np.log(log.loss)
+    box, logs = BLACK_BOXES["mariner"], np.log(log.loss)
     by_weight = box.learn(Observations(log.p, log.N, log.D, logs, weight), log.groups, 0)
     alone = Observations(log.p[twice], log.N[twice], log.D[twice], logs[twice], np.ones((40, logs.shape[1])))
     by_rows = box.learn(alone, log.groups[twice], 0)
     np.testing.assert_allclose(by_weight(log.p, log.N, log.D), by_rows(log.p, log.N, log.D), rtol=1e-2)
 
 
-@BOTH
-def test_a_fit_is_compared_saved_and_read_back(name, tmp_path):
+def test_a_fit_is_compared_saved_and_read_back(tmp_path):
     log = one_budget(36)
     holes = replace(log, loss=np.where(np.arange(36)[:, None] % 7 == np.arange(4), np.nan, log.loss))
-    found = fit(holes, name, bootstrap=20, folds=3)
+    found = fit(holes, "mariner", bootstrap=20, folds=3)
     found.save(tmp_path / "fit.json")
     again = Fit.load(tmp_path / "fit.json")
     np.testing.assert_array_equal(again.law(log.p, log.N, log.D), found.law(log.p, log.N, log.D))
-    table = compare(holes, [name, "chinchilla"], folds=3)
-    assert table.best() == name
+    table = compare(holes, ["mariner", "chinchilla"], folds=3)
+    assert table.best() == "mariner"
     low, high = (getattr(found.predict(log.p[:2], log.N[:2], log.D[:2]), side) for side in ("low", "high"))
     assert (low < high).all()
 
 
-@BOTH
-def test_four_mixtures_are_enough(name):
+def test_four_mixtures_are_enough():
     log = noisy_log(4)
-    found = fit(log, name, bootstrap=0, folds=0)
+    found = fit(log, "mariner", bootstrap=0, folds=0)
     losses = found.law(log.p, log.N, log.D)
     assert ((losses > 0.5 * log.loss.min()) & (losses < 2 * log.loss.max())).all()
 
@@ -104,20 +97,6 @@ def test_nonnegative_ridge_agrees_with_scipy():
         augmented = np.vstack([rows[number], 1e-2 * np.eye(20)])
         expected, _ = nnls(augmented, np.concatenate([right[number], np.zeros(20)]))
         np.testing.assert_allclose(found[number], expected, atol=1e-9)
-
-
-def test_leaving_groups_out_by_one_decomposition_is_fitting_without_them():
-    rng = np.random.default_rng(0)
-    p, groups = mixtures(12, 4, 3), np.repeat(np.arange(4), 3)
-    kernel, y, ridge = near(p, p, LENGTHS[1]), rng.normal(size=(12, 2)), RIDGES[3]
-    values, vectors = np.linalg.eigh(kernel)
-    found = _left_out(vectors, 1.0 / (values + ridge), vectors.T @ y, [np.flatnonzero(groups == g) for g in range(4)])
-    total = np.zeros(2)
-    for group in range(4):
-        rest, out = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
-        pulls = np.linalg.solve(kernel[np.ix_(rest, rest)] + ridge * np.eye(9), y[rest])
-        total += ((y[out] - kernel[np.ix_(out, rest)] @ pulls) ** 2).sum(axis=0)
-    np.testing.assert_allclose(found, total, rtol=1e-8)
 
 
 def test_choices_are_pooled_over_targets():

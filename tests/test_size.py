@@ -18,19 +18,19 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 716,
     "shapleymix/tables": 1_373,
-    "shapleymix/game": 404,
-    "shapleymix/laws": 1_361,
-    "shapleymix/fitting": 3_534,
-    "shapleymix/mixing": 2_542,
-    "shapleymix/planning": 412,
+    "shapleymix/game": 400,
+    "shapleymix/laws": 1_272,
+    "shapleymix/fitting": 3_521,
+    "shapleymix/mixing": 2_504,
+    "shapleymix/planning": 409,
     "adapters/shapleymix_io": 2_148,
     "adapters/shapleymix_irds": 4_274,
     "adapters/shapleymix_sweep": 713,
-    "cli/shapleymix_cli": 1_716,
+    "cli/shapleymix_cli": 1_721,
     "cli/shapleymix_view": 1_002,
-    "tests": 16_580,
+    "tests": 16_596,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_221, 136, 450  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_079, 135, 450  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

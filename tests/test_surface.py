@@ -63,7 +63,7 @@ def known(case: str) -> tuple[Fit, Surface, np.ndarray]:
     }
     files = [FIXTURES / name for name in names.get(case, ("multilingual5_runs.csv",))]
     log = read_runs(files)
-    law = case if case in ("exponential", "hellinger") else "learned-base"
+    law = case if case in ("exponential", "mariner") else "learned-base"
     found = fit(log, law, bootstrap=25, folds=3)
     N, D = float(np.median(log.N)), float(np.median(log.D))
     available = np.full(len(log.sources), 0.15 * D) if case == "repetition" else None
@@ -71,7 +71,7 @@ def known(case: str) -> tuple[Fit, Surface, np.ndarray]:
     return found, found.at(N, D, available=available, score=score), log.p[log.trained][:: len(log) // 6]
 
 
-CASES = pytest.mark.parametrize("case", ["learned-base", "exponential", "hellinger", "regimes", "repetition", "scores"])
+CASES = pytest.mark.parametrize("case", ["learned-base", "exponential", "mariner", "regimes", "repetition", "scores"])
 
 
 @CASES
@@ -143,7 +143,7 @@ def test_pieces_are_the_mean_where_every_language_is_there(case: str):
     _, surface, p = known(case)
     q = np.full(p.shape[1], 1 / p.shape[1])
     if surface.pieces is None:
-        assert case == "hellinger"
+        assert case == "mariner"
         return
     np.testing.assert_array_equal(surface.pieces.losses(q), surface.mean(q)[0])
     assert surface.draws.batch == (25,)

@@ -120,7 +120,7 @@ def comparison_view(found: sm.Comparison) -> list[Part]:
 
 
 @command(
-    "shapleymix learning-curve example/runs.csv --law hellinger --folds 3",
+    "shapleymix learning-curve example/runs.csv --law mariner --folds 3",
     options_from=lambda: (sm.learning_curve,),
     only=("law", "transfer", "languages", "level", "seed", "folds", "min_own_tokens"),
 )

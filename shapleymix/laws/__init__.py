@@ -30,7 +30,7 @@ from shapleymix.laws.mixture_laws import (
     ShapleyTempered,
 )
 from shapleymix.laws.pieces import Pieces
-from shapleymix.laws.rivals import BlackBox, BoostedTrees, HellingerRidge, Mariner
+from shapleymix.laws.rivals import BlackBox, BoostedTrees, Mariner
 
 LAWS: dict[str, type[Law]] = {
     law.name: law
@@ -48,7 +48,7 @@ LAWS: dict[str, type[Law]] = {
 }
 """Every parametric law by its name, simplest first."""
 
-BLACK_BOXES: dict[str, type[BlackBox]] = {box.name: box for box in (Mariner, HellingerRidge, BoostedTrees)}
+BLACK_BOXES: dict[str, type[BlackBox]] = {box.name: box for box in (Mariner, BoostedTrees)}
 """Every law that learns by its own means."""
 
 __all__ = [

@@ -7,9 +7,8 @@ MARINER's form, the strongest published rival where runs are few: saturating gai
 
 with `h_j(E) = softplus(log(1 + E) - tau_j)` and all coefficients at least 0. A log does not say how many tokens a
 source has, so that `E_i` is its ratio p_i: gains saturate as published, and harm is that of too much of one source. The
-terms in N and D are added, so that runs of several budgets can be fitted together. Kernel ridge regression by
-Hellinger's distance of mixtures is smooth, with no form of its own; boosted trees are the strongest published rival in
-range, without extrapolation or convexity.
+terms in N and D are added, so that runs of several budgets can be fitted together. Boosted
+trees are the strongest published rival in range, without extrapolation or convexity.
 """
 
 from __future__ import annotations
@@ -37,10 +36,6 @@ FOLDS = 5
 
 Shape = tuple[float, float, float]
 """rho, kappa and tau: what the columns of the regression are made of."""
-
-LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
-RIDGES = tuple(10.0**power for power in (-5, -4, -3, -2, -1, 0))
-LINEAR = 10.0  # variance of the level and of the terms in N and D, in units of the kernel's: next to free
 
 VALIDATION_SHARE = 0.2
 ROUNDS = 2000
@@ -70,7 +65,7 @@ def folds_of(groups: IntArray, most: int, seed: int) -> IntArray:
 def merged(seen: Observations, groups: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
     """Rows of one mixture, N and D taken together: the first of each, their mean log losses and their weights, (G, K).
 
-    A learner that counts rows, or adds a ridge to their kernel, then takes a row twice at half weight for one row.
+    A learner that counts rows then takes a row twice at half weight for one row.
     """
     alike = np.column_stack([groups, seen.p, seen.N, seen.D])
     _, first, place = np.unique(alike, axis=0, return_index=True, return_inverse=True)
@@ -228,110 +223,8 @@ def nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
     return np.stack([nnls(rows.T, column)[0] for rows, column in zip(root, side, strict=True)])
 
 
-@dataclass(frozen=True)
-class HellingerRidge(BlackBox):
-    """`log L_j = sum_r w_rj k_j(p, p_r) + terms in log N, log D`, `k_j = exp(-|sqrt p - sqrt q|^2 / (2 l_j^2))`.
-
-    Length and ridge are chosen for each target by leaving every mixture out once, which one decomposition gives
-    exactly (Rasmussen and Williams 2006, section 5.4.2). The terms in N and D are linear and square in logarithms.
-    """
-
-    kind = "law/hellinger"
-    name = "hellinger"
-    reference = "kernel ridge regression (Saunders et al. 1998) on sqrt p, as olmix (2026) and MARINER (2026) compare"
-    assumption = "near mixtures have near log losses"
-    needs = ("mixture",)
-
-    rows: FloatArray  # (R, M) the mixtures that were learned from
-    budgets: FloatArray  # (R, 2) logarithms of their N and D
-    length: FloatArray  # (K,)
-    pull: FloatArray  # (R, K)
-    level: FloatArray  # (K,)
-
-    def targets_count(self) -> int:
-        return len(self.level)
-
-    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        straight = _terms(_logs(N, D), self.budgets) @ _terms(self.budgets, self.budgets).T
-        logs = np.empty((len(p), len(self.level)))
-        for length in np.unique(self.length):
-            chosen = self.length == length
-            kernel = near(p, self.rows, float(length)) + LINEAR * straight
-            logs[:, chosen] = self.level[chosen] + kernel @ self.pull[:, chosen]
-        return np.exp(np.clip(logs, -50.0, 50.0))
-
-    @classmethod
-    def learn(cls, seen: Observations, groups: IntArray, seed: int) -> Self:
-        """Targets whose losses have the same weights share every decomposition."""
-        used = np.any(seen.weight > 0, axis=1)
-        seen, groups = Observations(**{name: value[used] for name, value in vars(seen).items()}), groups[used]
-        first, y, weight = merged(seen, groups)
-        p, budgets, groups = seen.p[first], _logs(seen.N, seen.D)[first], groups[first]
-        level = (weight * y).sum(axis=0) / weight.sum(axis=0)
-        terms = _terms(budgets, budgets)
-        straight = LINEAR * terms @ terms.T
-        kernels = np.stack([near(p, p, length) for length in LENGTHS]) + straight
-        length, pull = np.empty(len(level)), np.zeros_like(y)
-        patterns, alike = np.unique(weight / weight.max(axis=0), axis=1, return_inverse=True)
-        for number, pattern in enumerate(patterns.T):
-            columns, rows = np.flatnonzero(alike.ravel() == number), np.flatnonzero(pattern)
-            share = pattern[rows] * pattern.sum() / np.square(pattern).sum()  # of the usual row 1: the ridge is of one
-            found = _solved(kernels[:, rows[:, None], rows], (y - level)[np.ix_(rows, columns)], share, groups[rows])
-            length[columns] = found[0]
-            pull[np.ix_(rows, columns)] = found[1]
-        return cls(p, budgets, length, pull, level)
-
-
-def near(p: FloatArray, q: FloatArray, length: float) -> FloatArray:
-    """The Gaussian kernel of the Hellinger distance, (rows of p, rows of q)."""
-    overlap = np.sqrt(p) @ np.sqrt(q).T
-    squared = np.maximum(p.sum(axis=1)[:, None] + q.sum(axis=1) - 2 * overlap, 0.0)
-    return np.exp(-squared / (2 * length**2))
-
-
-def _terms(logs: FloatArray, seen: FloatArray) -> FloatArray:
-    """One, log budgets (R, 2) by the mean and spread of those learned from, and squares where these have three levels.
-
-    Shape (R, terms).
-    """
-    levels = np.array([len(np.unique(column)) for column in seen.T])
-    z = (logs - seen.mean(axis=0)) / np.where(levels > 1, seen.std(axis=0), np.inf)
-    return np.concatenate([np.ones((len(z), 1)), z, z[:, levels > 2] ** 2], axis=1)
-
-
 def _logs(N: FloatArray, D: FloatArray) -> FloatArray:
     return np.log(np.stack([N, D], axis=1))
-
-
-def _solved(kernels: FloatArray, y: FloatArray, weight: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Length (K,) and pull (R, K) of targets with the same weights (R,), from kernels (lengths, R, R)."""
-    root = np.sqrt(weight)
-    scaled = kernels * root[:, None] * root
-    target = y * root[:, None]
-    values, vectors = np.linalg.eigh(scaled)
-    turned = vectors.swapaxes(1, 2) @ target  # (lengths, R, K)
-    members = [np.flatnonzero(groups == name) for name in np.unique(groups)]
-    error = np.stack([
-        _left_out(vectors[number], 1.0 / (np.maximum(values[number], 0.0) + ridge), turned[number], members)
-        for number in range(len(LENGTHS))
-        for ridge in RIDGES
-    ])  # fmt: skip
-    length, ridge = np.divmod(half_pooled(error), len(RIDGES))
-    pull = np.empty_like(target)
-    for j, (one, other) in enumerate(zip(length.tolist(), ridge.tolist(), strict=True)):
-        inverse = 1.0 / (np.maximum(values[one], 0.0) + RIDGES[other])
-        pull[:, j] = root * (vectors[one] @ (inverse * turned[one, :, j]))
-    return np.array(LENGTHS)[length], pull
-
-
-def _left_out(vectors: FloatArray, inverse: FloatArray, turned: FloatArray, members: list[IntArray]) -> FloatArray:
-    """Sum of squares (K,) of what each group's rows differ by from the fit to the other groups."""
-    pulls = vectors @ (inverse[:, None] * turned)
-    total = np.zeros(turned.shape[1])
-    for rows in members:
-        block = (vectors[rows] * inverse) @ vectors[rows].T
-        total += (np.linalg.solve(block, pulls[rows]) ** 2).sum(axis=0)
-    return total
 
 
 @dataclass(frozen=True)

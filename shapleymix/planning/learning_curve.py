@@ -8,7 +8,7 @@ power law down to a floor (Viering and Loog 2023), the share f of today's error 
 f and b only together, so that neither is estimated: draws from what the errors leave possible carry both ahead. Before
 the errors speak, f is likelier large than small (density 2 f) and b near 1/2. That, `ROUGH` and `ROUGHER` were set so
 that 90% intervals from 30 to 100 mixtures held the PE of 1.5 to 4 times as many nine times in ten: `mariner` and
-`hellinger` on RegMix, olmix and the five languages (47 curves).
+a kernel ridge regression on RegMix, olmix and the five languages (47 curves).
 """
 
 from __future__ import annotations

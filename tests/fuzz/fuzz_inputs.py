@@ -35,7 +35,7 @@ TEXTS = (
 QUICK = {
     "fit": "--law learned-base --bootstrap 2 --folds 2",
     "compare": "--laws learned-base,chinchilla --folds 2",
-    "learning-curve": "--law hellinger --folds 2",
+    "learning-curve": "--law mariner --folds 2",
 }
 DRY = ("launch", "run")
 LEFT_OUT = ("bootstrap", "folds", "samples", "output", "n", "random", "jobs")
