@@ -27,10 +27,10 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_irds": 4_274,
     "adapters/shapleymix_sweep": 713,
     "cli/shapleymix_cli": 1_721,
-    "cli/shapleymix_view": 1_002,
-    "tests": 16_596,
+    "cli/shapleymix_view": 1_001,
+    "tests": 16_629,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_079, 135, 450  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_078, 135, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

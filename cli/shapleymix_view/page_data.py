@@ -1,7 +1,7 @@
 """The question of a mixture, opened again: convex pieces and token caps at a grid of budgets, for the page's sliders.
 
-The page's script knows one law's pieces at each budget and bounds on single ratios, nothing of growth in N and D: the
-core is asked at every budget of the grid. What it does not know is told instead of shown: see `unmoved`.
+The page's script knows one law's pieces and bounds at each budget, nothing of growth in N and D: the core is asked at
+every budget of the grid. What it does not know is told instead of shown: see `unmoved`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shapleymix.files import Json, plain
 from shapleymix.fitting.coverage import BUDGET_SLACK
 from shapleymix.laws.pieces import MATRICES, SOURCES
 from shapleymix.mixing.bounds import Families, families_of
-from shapleymix.mixing.polytope import KEPT, REGIME, Polytope
+from shapleymix.mixing.polytope import REGIME
 from shapleymix.mixing.question import Question
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, Parents
@@ -31,6 +31,9 @@ STEPS = 5
 AHEAD = 10.0
 """The grid ends at so many times the mixture's budget, or at the largest that was fitted."""
 FIELDS = ("floor", "scale", "gamma", "phi", "s", "base", "unique", "rate", "harm")
+ALIKE = ("unit", "own", "edge", "equal", "rows", "ball", "anchor", "read")
+"""What budgets have in common, mostly."""
+MIXTURES = ("near", "after", "anchor", "kept")
 USUAL = {one.name: one.default for one in signature(sm.problem).parameters.values()}
 """Keywords that no command needs to say."""
 
@@ -81,12 +84,7 @@ def unmoved(fit: Fit, mixture: Mixture) -> str:
         return "scores on tasks" if mixture.measure == "error" else "another fit"
     asked = mixture.asked
     known = {
-        "bounds on sums of ratios": asked.get("groups"),
-        "a run already begun": asked.get("after"),
-        "a mixture to stay near": asked.get("near"),
-        "a pull towards a mixture": mixture.kl > 0,
         "constraints of your own": asked.get("constraints"),
-        "the worst case": mixture.objective_kind != "mean",
         "scores on tasks": mixture.measure == "error",
         "a law without convex pieces": np.isnan(mixture.gap),
         "a source that is taken to be like another": fit.coverage.alike,
@@ -117,7 +115,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     sizes, tokens = (_steps(now, fitted) for now, fitted in ((mixture.N, fit.N_range), (mixture.D, fit.D_range)))
     budgets = [_budget(fit, N, D, wider, mixture.p) for N in sizes for D in tokens]
     first = next(one for one in budgets if "floor" in one)
-    shared = {key: first[key] for key in (*FIELDS, "unit", "own", "edge") if key in first}
+    shared = {key: first[key] for key in (*FIELDS, *ALIKE) if key in first}
     ranges = {
         "p": fit.coverage.whole_p_range.tolist(),
         "N": list(map(float, fit.N_range)),
@@ -139,33 +137,23 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
         "shared": shared,
         "budgets": [{key: value for key, value in one.items() if shared.get(key) != value} for one in budgets],
         "available": [None if np.isnan(one) else one for one in mixture.available.tolist()],
-        "rivals": [{"name": one.name, "p": one.p.tolist()} for one in mixture.baselines if np.isfinite(one.objective)],
+        "rivals": [
+            {"name": one.name, "p": mixture.rest_of(one.p).tolist()}
+            for one in mixture.baselines
+            if np.isfinite(one.objective)
+        ],
+        "worst": own.goal.worst,
+        "kl": own.goal.kl,
         "ranges": ranges,
         "unit": own.unit,
         "level": f"{own.level:.0%}",
         "losses": own.surface.unit.name,
         "p": mixture.p.tolist(),
-        "closed": (own.within.upper <= 0).tolist(),
-        "parts": _parts(own.within),
+        "closed": ((own.within.upper <= 0) | np.any(own.within.rows[own.within.rigid] != 0, axis=0)).tolist(),
         "weighed": own.asked.weights is not None,
         "command": ["shapleymix", "optimize", name],
-        "flags": dict(_flags(asked)),
+        "flags": list(_flags(asked, mixture.sources)),
     }
-
-
-def _parts(within: Polytope) -> list[list[tuple[int, float]]]:
-    """What the solver moves: each source, or those of a parent whose ratios are kept, with their shares in it."""
-    kept: dict[tuple[int, ...], dict[int, float]] = {}
-    for row in within.rows[within.rigid]:
-        one = int(np.argmax(row))
-        kept.setdefault(tuple(np.flatnonzero(row).tolist()), {})[one] = 1 - float(row[one])
-    alone = dict.fromkeys(range(len(within.sources)))
-    parts = []
-    for members, shares in kept.items():
-        first = next(i for i in members if i not in shares and within.cap_origin[i] != KEPT)
-        parts.append([(first, 1 - sum(shares.values())), *shares.items()])
-        alone = {place: None for place in alone if place not in members}
-    return [*([(place, 1.0)] for place in alone), *parts]
 
 
 def _steps(now: float, fitted: FloatArray) -> list[float]:
@@ -201,7 +189,13 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any], p: FloatArra
         "unit": (question.weights.raw / _sliders(question)).tolist() if question.weights.unit else None,
         "form": pieces.form,
         "spread": _spread(question, p),
+        "ball": None if within.ball is None else plain(vars(within.ball)),
+        "anchor": plain(question.goal.anchor),
+        "read": (within.supply.read / D).tolist() if within.supply.read.any() else None,
     }
+    rows, limits, equal = within.sums()
+    sides = [[row, limit] for row, limit in zip(rows.tolist(), limits.tolist(), strict=True)]
+    found |= {"equal": sides[:equal], "rows": sides[equal:]}
     for name in FIELDS:
         value = getattr(pieces, name)
         found[name] = None if value is None else plain(np.broadcast_to(value, _shape(name, pieces.phi)))
@@ -218,17 +212,20 @@ def _shape(name: str, phi: FloatArray) -> tuple[int, ...]:
     return (M, K) if name in MATRICES else (M,) if name in SOURCES else (K,)
 
 
-def _flags(asked: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _flags(asked: Mapping[str, Any], sources: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The other options of the command line that asks the same."""
     for name, value in asked.items():
         if name in ("weights", "caps", "downstream") or value in (None, False, (), []) or USUAL.get(name) == value:
             continue
-        if isinstance(value, Languages):
-            text = value.origin
-        elif isinstance(value, Mapping):
-            text = ",".join(f"{key}={one}" for key, one in value.items())
-        elif isinstance(value, (list, tuple)):
-            text = ",".join(map(str, value))
-        else:
-            text = "" if value is True else str(value)
-        yield f"--{name.replace('_', '-')}", text
+        if name in MIXTURES and isinstance(value, list):
+            value = dict(zip(sources, value, strict=True))
+        for one in value if name == "groups" and not isinstance(value, str) else [value]:
+            if isinstance(one, Languages):
+                text = one.origin
+            elif isinstance(one, Mapping):
+                text = ",".join(f"{key}={ratio}" for key, ratio in one.items())
+            elif isinstance(one, (list, tuple)):
+                text = ",".join(map(str, one))
+            else:
+                text = "" if one is True else str(one)
+            yield f"--{name.replace('_', '-')}", text

@@ -19,8 +19,8 @@ function make(tag, attributes = {}, ...children) {
 const part = (name, ...children) => make("div", { class: name }, ...children);
 
 function sized(value) {
-  const unit = [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]].find(([size]) => value >= size) ?? [1, ""];
-  return `${parseFloat((value / unit[0]).toPrecision(4))}${unit[1]}`;
+  const [size, unit] = [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]].find(([one]) => value >= one) ?? [1, ""];
+  return `${parseFloat((value / size).toPrecision(4))}${unit}`;
 }
 
 let [asked, answer, opened] = [data.start, null, new Set()];
@@ -28,26 +28,22 @@ let [asked, answer, opened] = [data.start, null, new Set()];
 /** A law at a size and a number of tokens of the grid. */
 const lawAt = ({ n, d }) => ({ ...data.shared, ...data.budgets[n * data.tokens.length + d] });
 
-/** What is asked, solved: with the law, the weights of the mean and the bounds; a reason where there is no mixture. */
+/** What is asked, solved: with the law, the weights of targets and the bounds; a reason where there is no mixture. */
 function solved({ n, d, weights, caps }) {
   const law = lawAt({ n, d });
   if (law.reason) return { reason: law.reason };
-  const total = sum(weights);
-  if (!(total > 0)) return { reason: "every weight is zero: raise one" };
-  const w = weights.map((value, j) => ((law.unit ? law.unit[j] : 1) * value) / total);
+  const whole = data.worst ? Math.max(...weights) : sum(weights);
+  if (!(whole > 0)) return { reason: "every weight is zero: raise one" };
+  const w = weights.map((value, j) => ((law.unit ? law.unit[j] : 1) * value) / whole);
   const upper = law.upper.map((value, i) => Math.min(value, caps[i])),
     lower = [...law.lower];
   law.own.forEach((i, j) => {
     if (i >= 0 && w[j] > 0) lower[i] = Math.max(lower[i], Math.min(law.edge[j], upper[i]));
   });
-  const bound = (values, most) => data.parts.map((part) => most(...part.map(([i, share]) => values[i] / share))),
-    [low, high] = [bound(lower, Math.max), bound(upper, Math.min)],
-    reason = infeasible(low, high, data.parts.map((part) => part.map(([i]) => data.sources[i]).join(" and ")));
+  const reason = infeasible(lower, upper, data.sources);
   if (reason) return { reason };
-  const open = [...high.keys()].filter((g) => high[g] > 0), // at a ratio of 0 a slope may be infinite
-    [parts, ...bounds] = [data.parts, low, high].map((values) => open.map((g) => values[g])),
-    found = solve({ ...law, parts }, w, ...bounds);
-  return { law, w, upper, ...found, p: spread(parts, found.p, upper.length) };
+  const found = solve(law, w, { ...law, lower, upper, kl: data.kl, worst: data.worst });
+  return found.outside < 1e-7 ? { law, w, upper, ...found } : { reason: "no mixture meets all of these bounds" };
 }
 
 /** What lies outside of what was fitted, at most three things. */
@@ -55,15 +51,12 @@ function warningsOf({ n, d }, p) {
   const [ranges, found] = [data.ranges.p, []];
   for (const [name, value] of [["N", data.sizes[n]], ["D", data.tokens[d]]]) {
     const [low, high] = data.ranges[name];
-    if (value >= low / data.ranges.slack && value <= high * data.ranges.slack) continue;
-    found.push(`${name} = ${sized(value)} lies outside of the fitted ${sized(low)} to ${sized(high)}.`);
+    const off = value < low / data.ranges.slack || value > high * data.ranges.slack;
+    if (off) found.push(`${name} = ${sized(value)} lies outside of the fitted ${sized(low)} to ${sized(high)}.`);
   }
   const odd = data.sources.filter((_, i) => p[i] > ranges[i][1] + 1e-9 || p[i] < ranges[i][0] - 1e-9);
-  if (odd.length) {
-    const named = odd.slice(0, 4).join(", ") + (odd.length > 4 ? ` and ${odd.length - 4} others` : "");
-    found.push(`No fitted run held such a ratio of ${named}.`);
-  }
-  return found;
+  const named = odd.slice(0, 4).join(", ") + (odd.length > 4 ? ` and ${odd.length - 4} others` : "");
+  return odd.length ? [...found, `No fitted run held such a ratio of ${named}.`] : found;
 }
 
 const pairs = (names, values) => names.map((name, i) => `${name}=${values[i]}`).join(",");
@@ -72,15 +65,15 @@ const quoted = (text) => (/^[\w@%+=:,./-]*$/.test(text) ? text : `'${text.replac
 /** The same question as a command line. */
 function commandOf({ n, d, weights, caps }) {
   const words = [...data.command, "-N", String(data.sizes[n]), "-D", String(data.tokens[d])];
-  const given = { ...data.flags },
+  const given = [],
     limited = [...caps.keys()].filter((i) => caps[i] < 1);
-  if (limited.length) given["--caps"] = pairs(limited.map((i) => data.sources[i]), limited.map((i) => caps[i]));
+  if (limited.length) given.push(["--caps", pairs(limited.map((i) => data.sources[i]), limited.map((i) => caps[i]))]);
   const { unit } = lawAt({ n, d }),
     moved = weights.some((value, j) => value !== data.start.weights[j]),
     own = unit ? weights.map((value, j) => value * unit[j]) : weights;
-  if (unit && !moved) given["--weights"] = "normalized";
-  else if (data.weighed || moved) given["--weights"] = pairs(data.targets, own);
-  for (const [flag, text] of Object.entries(given)) words.push(flag, ...(text === "" ? [] : [text]));
+  if (unit && !moved) given.push(["--weights", "normalized"]);
+  else if (data.weighed || moved) given.push(["--weights", pairs(data.targets, own)]);
+  for (const [flag, text] of [...data.flags, ...given]) words.push(flag, ...(text === "" ? [] : [text]));
   return words.map(quoted).join(" ");
 }
 
@@ -109,9 +102,8 @@ function control(label, values, i, most) {
 
 /** A slider over the steps of the grid. */
 function stepped(label, values, key) {
-  const told = make("output"),
-    most = String(values.length - 1);
-  const input = ({ target }) => ask({ ...asked, [key]: Number(target.value) });
+  const [told, most] = [make("output"), String(values.length - 1)],
+    input = ({ target }) => ask({ ...asked, [key]: Number(target.value) });
   const slider = make("input", { type: "range", min: "0", max: most, step: "1", input, "aria-label": label });
   controls.push(() => {
     slider.value = String(asked[key]);
@@ -124,8 +116,8 @@ function stepped(label, values, key) {
 /** The controls of the weights or the caps; of many the first, and the others folded. */
 function groupOf(title, noun, names, order, values, most) {
   const named = (i) => [make("span", {}, names[i]), ...control(`${noun} of ${names[i]}`, values, i, most)];
-  const rows = order.map((i) => part("control", ...named(i)));
-  const [first, rest] = [rows.slice(0, MOST), rows.slice(MOST)];
+  const rows = order.map((i) => part("control", ...named(i))),
+    [first, rest] = [rows.slice(0, MOST), rows.slice(MOST)];
   const folded = rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), ...rest)] : [];
   return make("fieldset", {}, make("legend", {}, title), ...first, ...folded);
 }
@@ -139,17 +131,17 @@ function tableOf(caption, heads, rows) {
 }
 
 function barOf(value, cap, top) {
-  const wide = (ratio) => ((100 * ratio) / top).toFixed(2),
-    parts = [make("rect", { class: "bar", width: wide(value), height: "8", y: "1" })];
-  const at = wide(cap);
-  if (cap < 1 && cap <= top) parts.push(make("line", { class: "cap", x1: at, x2: at, y1: "0", y2: "10" }));
-  const shape = { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" };
-  return make("svg", { class: "strip", ...shape }, ...parts);
+  const [wide, at] = [value, cap].map((ratio) => ((100 * ratio) / top).toFixed(2)),
+    bar = make("rect", { class: "bar", width: wide, height: "8", y: "1" }),
+    caps = cap < 1 && cap <= top ? [make("line", { class: "cap", x1: at, x2: at, y1: "0", y2: "10" })] : [];
+  const shape = { class: "strip", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" };
+  return make("svg", shape, bar, ...caps);
 }
 
 /** The ratios by size, those of a parent and of many rows the small ones as their sum, which opens. */
-function ratiosOf({ p, upper }) {
-  const share = (places) => sum(places.map((i) => p[i])),
+function ratiosOf({ p, upper, law: { read } }) {
+  const rest = read ? p.map((value, i) => Math.max(value - read[i], 0) / (1 - sum(read))) : p, // of a begun run
+    share = (places) => sum(places.map((i) => rest[i])),
     bySize = (rows) => [...rows].sort((a, b) => share(b[1]) - share(a[1])),
     order = bySize(data.rows),
     small = order.length > MOST ? order.filter(([, places]) => share(places) < SMALL) : [],
@@ -157,20 +149,19 @@ function ratiosOf({ p, upper }) {
     top = Math.max(...order.map(([, places]) => share(places)));
   const cells = (name, places) => {
     const [ratio, known] = [share(places), places.map((i) => data.available[i])],
-      epochs = known.every(Boolean) ? ((ratio * data.tokens[asked.d]) / sum(known)).toFixed(2) : "–";
+      epochs = known.every(Boolean) ? ((sum(places.map((i) => p[i])) * data.tokens[asked.d]) / sum(known)).toFixed(2) : "–";
     return [name, ratio.toFixed(4), barOf(ratio, places.length > 1 ? 1 : upper[places[0]], top), epochs];
   };
   const folded = (id, name, places) => {
     if (places.length < 2) return places.map((i) => cells(data.sources[i], [i]));
-    const open = opened.has(id),
-      inner = open ? bySize(places.map((i) => [data.sources[i], [i]])) : [];
+    const open = opened.has(id);
     const click = () => {
       if (!opened.delete(id)) opened.add(id);
       showAnswer();
       document.getElementById(id).focus();
     };
     const head = make("button", { type: "button", id, "aria-expanded": String(open), click }, name);
-    return [cells(head, places), ...inner.map((row) => cells(...row))];
+    return [cells(head, places), ...(open ? bySize(places.map((i) => [data.sources[i], [i]])) : []).map((row) => cells(...row))];
   };
   const rows = large.flatMap(([name, places]) => folded(`parent-${name}`, `${name}, in all`, places)),
     others = small.flatMap(([, places]) => places);
@@ -180,9 +171,9 @@ function ratiosOf({ p, upper }) {
 
 /** What other mixtures have at this budget, in the same ratios. */
 function rivalsOf({ law, w, objective }) {
-  const each = { ...law, parts: law.phi.map((_, i) => [[i, 1]]) };
-  return data.rivals.map(({ name, p }) => {
-    const other = evaluate(each, p, w).objective;
+  return data.rivals.map(({ name, p: rest }) => {
+    const p = law.read ? rest.map((value, i) => law.read[i] + (1 - sum(law.read)) * value) : rest,
+      other = objectiveOf(evaluate(law, p).losses, w, data.worst);
     if (law.own.some((i, j) => i >= 0 && w[j] > 0 && p[i] < law.edge[j])) return [name, "–", "–"]; // another law
     return [name, other.toFixed(4), (other - objective).toFixed(4)];
   });
@@ -193,16 +184,14 @@ function showAnswer() {
     objective.textContent = `No mixture: ${answer.reason}.`;
     return [shown, warned].forEach((one) => one.replaceChildren());
   }
-  const { p, gap, w, objective: mean } = answer,
-    losses = lossesOf(answer),
+  const [{ p, gap, w, objective: mean }, losses] = [answer, lossesOf(answer)],
     most = gap < 1e-12 * Math.abs(mean) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`;
   const ends = answer.law.spread?.map((share) => (share * mean).toFixed(4)).join(" to ");
-  objective.textContent = `Mean loss ${mean.toFixed(4)} ${data.unit}${ends ? `, ${data.level} interval ${ends}` : ""}. No mixture within the bounds is better by more than ${most}.`;
+  objective.textContent = `${data.worst ? "Largest weighted" : "Mean"} loss ${mean.toFixed(4)} ${data.unit}${ends ? `, ${data.level} interval ${ends}` : ""}. No mixture within the bounds is better by more than ${most}.`;
   warned.replaceChildren(...warningsOf(asked, p).map((text) => make("li", {}, text)));
   const targets = data.targets.map((name, j) => [name, losses[j]?.toFixed(4) ?? "–", parseFloat(w[j].toPrecision(4))]);
   const parts = [ratiosOf(answer), tableOf(`Predicted losses, ${data.losses}`, ["target", "loss", "weight"], targets)];
-  const heads = ["mixture", "mean loss", "gain over it"];
-  if (data.rivals.length) parts.push(tableOf("Other mixtures at this budget", heads, rivalsOf(answer)));
+  if (data.rivals.length) parts.push(tableOf("Other mixtures at this budget", ["mixture", "loss", "gain over it"], rivalsOf(answer)));
   shown.replaceChildren(...parts);
 }
 
@@ -217,8 +206,8 @@ function ask(question) {
 /** The answer as JSON: what was asked, and what was found. */
 function documentOf() {
   const named = (names, values) => Object.fromEntries(names.map((name, i) => [name, values[i]]));
-  const [N, D, command] = [data.sizes[asked.n], data.tokens[asked.d], commandOf(asked)];
-  const [weights, caps] = [named(data.targets, asked.weights), named(data.sources, asked.caps)];
+  const [N, D, weights] = [data.sizes[asked.n], data.tokens[asked.d], named(data.targets, asked.weights)];
+  const [caps, command] = [named(data.sources, asked.caps), commandOf(asked)];
   if (answer.reason) return { N, D, weights, caps, command, reason: answer.reason };
   const { p, objective, gap } = answer,
     [mixture, losses] = [named(data.sources, p), named(data.targets, lossesOf(answer))];
@@ -242,24 +231,19 @@ const controls = [],
   said = make("span", { role: "status" });
 const button = (id, text, click) => make("button", { type: "button", id, click }, text);
 const byWeight = [...data.targets.keys()].sort((a, b) => data.start.weights[b] - data.start.weights[a] || a - b),
-  byRatio = data.parts.filter((part) => part.length < 2 && !data.closed[part[0][0]]).map(([[i]]) => i).sort((a, b) => data.p[b] - data.p[a] || a - b);
+  byRatio = [...data.sources.keys()].filter((i) => !data.closed[i]).sort((a, b) => data.p[b] - data.p[a] || a - b);
+const groups = [
+  groupOf("Weights of targets", "weight", data.targets, byWeight, "weights", 2 * Math.max(...data.start.weights)),
+  groupOf("Caps of sources", "cap", data.sources, byRatio, "caps", 1),
+];
+const buttons = [
+  button("copy", "Copy the command", () => copy(command.textContent)),
+  button("copy-json", "Copy the answer as JSON", () => copy(JSON.stringify(documentOf(), null, 1))),
+  button("reset", "Reset", () => ask(data.start)),
+];
 document.getElementById("panel").append(
-  part(
-    "controls",
-    stepped("N, parameters", data.sizes, "n"),
-    stepped("D, tokens", data.tokens, "d"),
-    groupOf("Weights of targets", "weight", data.targets, byWeight, "weights", 2 * Math.max(...data.start.weights)),
-    groupOf("Caps of sources", "cap", data.sources, byRatio, "caps", 1),
-  ),
+  part("controls", stepped("N, parameters", data.sizes, "n"), stepped("D, tokens", data.tokens, "d"), ...groups),
   part("answer", objective, warned, shown),
-  part(
-    "after",
-    make("h3", {}, "The same question as a command"),
-    command,
-    button("copy", "Copy the command", () => copy(command.textContent)),
-    button("copy-json", "Copy the answer as JSON", () => copy(JSON.stringify(documentOf(), null, 1))),
-    button("reset", "Reset", () => ask(data.start)),
-    said,
-  ),
+  part("after", make("h3", {}, "The same question as a command"), command, ...buttons, said),
 );
 ask(data.start);
