@@ -6,21 +6,18 @@ Ratios are of one run; under two minutes on two cores.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1]))  # for `closed_forms`
 os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: threads only get into the way of matrices this small
 
 import cvxpy as cp
 import numpy as np
 from _report import SMALL, finish, must, row, seconds, table
-from closed_forms import diagonal, first_order, first_order_printed, interior
 from scipy.optimize import minimize
 
 from shapleymix.laws.pieces import Pieces
+from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
 from shapleymix.mixing.engine import Program, minimise
 from shapleymix.mixing.optimize import optimize
 from shapleymix.mixing.polytope import linear_minimiser

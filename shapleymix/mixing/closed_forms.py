@@ -13,10 +13,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import root_scalar
 
+from shapleymix.errors import SolveError
 from shapleymix.records import FloatArray
 
 WIDE = (-600.0, 600.0)
 """Log prices between which that of the interior solution lies."""
+_USE_EXACT = "use `optimize`"
 
 
 def diagonal(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
@@ -46,12 +48,19 @@ def interior(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
     """The exact optimum where no ratio is at a bound: one root in one dimension, no iteration over p.
 
     With c = phi^-1 1 > 0: Theta_j = (a_j gamma_j / (price c_j))^(1 / (gamma_j + 1)), c . Theta = 1, and
-    p = phi^-T Theta. Ratios may come out negative; then a bound binds and this is not the optimum. Where c is not
-    positive there is none, which is a ValueError.
+    p = phi^-T Theta. Ratios may come out negative; then a bound binds and this is not the optimum.
+
+    Raises
+    ------
+    SolveError
+        If phi is singular or c is not positive.
     """
-    c = np.linalg.solve(phi, np.ones(len(phi)))
+    try:
+        c = np.linalg.solve(phi, np.ones(len(phi)))
+    except np.linalg.LinAlgError as error:
+        raise SolveError("the transfer matrix is singular: no interior solution", hint=_USE_EXACT) from error
     if not (c > 0).all():
-        raise ValueError("phi^-1 1 is not positive: no interior solution")
+        raise SolveError("phi^-1 1 is not positive: no interior solution", hint=_USE_EXACT)
 
     def theta(log_price: float) -> FloatArray:
         return (a * gamma / c * np.exp(-log_price)) ** (1 / (gamma + 1))
