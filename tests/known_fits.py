@@ -52,7 +52,7 @@ class Repeating(OwnFit):
     repetition = object()
 
     def __init__(self, B: int = 40) -> None:
-        super().__init__(KnownFit(B))
+        super().__init__(KnownFit(B), SOURCES, TARGETS)
 
     def at(self, N: float, D: float, *, available: Any = None, score: Any = None) -> Any:
         found = super().at(N, D, available=available)

@@ -64,20 +64,12 @@ class OwnFit:
     """An object of the user's own in the place of a fit: of it nothing is known but what it predicts."""
 
     given: Predicts
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
     coverage = repetition = provenance = None
     parents: ClassVar[Mapping[str, str]] = MappingProxyType({})
     unseen: ClassVar[tuple[str, ...]] = ()
     caveats: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """M labels."""
-        return tuple(self.given.sources)
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """K labels."""
-        return tuple(self.given.targets)
 
     def at(self, N: float, D: float, *, available: FloatArray | None = None, score: Score | None = None) -> Surface:
         """What it says of losses at one budget."""
@@ -112,6 +104,6 @@ def as_fit(given: FitSpec) -> AnyFit:
     if isinstance(given, (str, os.PathLike)):
         return Fit.load(given)
     if isinstance(given, Predicts):
-        return OwnFit(given)
+        return OwnFit(given, tuple(given.sources), tuple(given.targets))
     hint = "give a Fit, its file, or an object with sources, targets and predict(p, N, D)"
     raise UsageError(f"{described(given)} is no fit", hint=hint)

@@ -155,7 +155,8 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
     found = one.solve()
     low, high = _interval(known, compute, keywords, one, found.p)
     tokens = compute / FLOPS_PER_PARAMETER_TOKEN
-    return replace(found, N_low=low, N_high=high, D_low=tokens / high, D_high=tokens / low)
+    said = (*found.notices, "the interval of N is the fitted law's: by another form of law the best N may lie outside")
+    return replace(found, N_low=low, N_high=high, D_low=tokens / high, D_high=tokens / low, notices=said)
 
 
 def _require_told(fit: AnyFit) -> None:
@@ -165,10 +166,8 @@ def _require_told(fit: AnyFit) -> None:
     if fit.coverage.rise_together:
         message = "N and D rise together in the runs, which do not say which to raise: no compute-optimal split"
         raise SolveError(message, hint=fit.warnings[0])
-    for name, span, symbols in (
-        ("N", fit.N_range, fit.law.of_budget("N")),
-        ("D", fit.D_range, fit.law.of_budget("D")),
-    ):
+    budgets = ("N", fit.N_range, fit.law.of_budget("N")), ("D", fit.D_range, fit.law.of_budget("D"))
+    for name, span, symbols in budgets:
         why = next((f"{symbol} was assumed" for symbol in symbols if symbol in fit.held), "")
         if not why and not span[1] > span[0]:
             why = f"all have one {name}"

@@ -223,9 +223,8 @@ class Polytope:
             return replace(self, lower=lower, upper=upper)
         off_floor, off_cap, off_rows = np.split(found.x[wide : wide + count] > 0.5, [M, 2 * M])
         places, signs, _ = self._sides()
-        has_room = (
-            np.abs(self.rows[places]) @ (off_floor & off_cap) > 0
-        )  # else its ratios are held, each by its own bounds
+        # Of a sum without room the ratios are held already, each by its own bounds.
+        has_room = np.abs(self.rows[places]) @ (off_floor & off_cap) > 0
         at, capped = (part[equal - 1 :][~off_rows & has_room[equal - 1 :]] for part in (places, signs > 0))
         low, high = self.row_low.copy(), self.row_high.copy()
         low[at] = high[at] = np.where(capped, high[at], low[at])

@@ -112,11 +112,6 @@ class Question:
         """Probability of the intervals."""
         return self.asked.level
 
-    @property
-    def knows_repetition(self) -> bool:
-        """Whether the fit knows what repeated tokens are worth."""
-        return self.fit.repetition is not None
-
     @cached_property
     def draws(self) -> Pieces | None:
         """Pieces of the fit's replicates (B,) that are finite numbers; None without."""

@@ -283,7 +283,7 @@ def _told(one: Question, proof: Proof) -> tuple[list[str], list[str]]:
         found.append(f"The anchor has none of {shut}: a pull towards it shuts them out.")
     epochs = epochs_of(p, one.surface.available, one.surface.D)
     often = [f"{within.sources[i]} {epochs[i]:.3g} times" for i in np.flatnonzero(epochs > ONCE).tolist()]
-    if often and not one.knows_repetition:
+    if often and one.fit.repetition is None:
         found.append(f"The law counts repeated tokens as fresh ones, but the mixture sees {listed(often)}.")
     found += list(one.surface.warnings(p[None]))
     notices = [*one.notices]

@@ -164,12 +164,9 @@ def _met(
             break
         count, M = len(curved.names), len(found.p[0])
         idle = np.zeros((count, M)), np.ones(count)
-        rows, limits = zip(
-            *(curved.cuts(p) if out else idle for p, out in zip(found.p, outside, strict=True)), strict=True
-        )
-        program = program._replace(
-            rows=_joined(program.rows, np.stack(rows)), limits=_joined(program.limits, np.stack(limits))
-        )
+        cuts = [curved.cuts(p) if out else idle for p, out in zip(found.p, outside, strict=True)]
+        rows, limits = map(np.stack, zip(*cuts, strict=True))
+        program = program._replace(rows=_joined(program.rows, rows), limits=_joined(program.limits, limits))
         changed = minimise(program.take(outside), tolerance)
         if not (changed.gap <= SOLVED).any() and _with_rows(goal, program).within.minimise_linear(np.zeros(M)) is None:
             raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
