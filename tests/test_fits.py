@@ -11,8 +11,9 @@ import pytest
 from simulated import FAST, log_of, mixtures, with_loss
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.estimation import Estimation, Stop
+from shapleymix.fitting.estimation import Stop
 from shapleymix.fitting.fit import Fit, fit
+from shapleymix.fitting.search import estimate
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog, write_runs
 
@@ -177,7 +178,7 @@ def test_filters_leave_rows_out_and_count_them(noisy):
 
 def test_targets_at_which_the_search_stopped_early_are_told(noisy, monkeypatch):
     _, given, log = noisy
-    monkeypatch.setattr(Estimation.estimate, "__defaults__", (None, None, Stop(1, 1e-8)))
+    monkeypatch.setattr(estimate, "__defaults__", (None, None, Stop(1, 1e-8)))
     assert fit(log, "shapley", given.transfer, **FAST).stopped == log.targets
 
 
