@@ -19,18 +19,18 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/[edfrs]*.py": 716,
     "shapleymix/tables": 1_373,
     "shapleymix/game": 400,
-    "shapleymix/laws": 1_272,
-    "shapleymix/fitting": 3_517,
+    "shapleymix/laws": 1_269,
+    "shapleymix/fitting": 3_520,
     "shapleymix/mixing": 2_527,
     "shapleymix/planning": 409,
     "adapters/shapleymix_io": 2_148,
     "adapters/shapleymix_irds": 4_274,
     "adapters/shapleymix_sweep": 713,
     "cli/shapleymix_cli": 1_721,
-    "cli/shapleymix_view": 1_001,
-    "tests": 16_600,
+    "cli/shapleymix_view": 1_007,
+    "tests": 16_632,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_097, 136, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_103, 136, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -20,6 +20,7 @@ from shapleymix.files import Json, plain
 from shapleymix.fitting.coverage import BUDGET_SLACK
 from shapleymix.laws.pieces import MATRICES, SOURCES
 from shapleymix.mixing.bounds import Families, families_of
+from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import REGIME
 from shapleymix.mixing.question import Question
 from shapleymix.records import FloatArray
@@ -174,28 +175,36 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any], p: FloatArra
     """
     try:
         question = sm.problem(fit, N, D, **asked)
-        pieces = question.goal.pieces
     except InfeasibleError as error:
         return {"reason": error.message}
     within, surface = question.within, question.surface
     raised = (np.array(within.floor_origin) == REGIME) & np.isin(np.arange(len(within.lower)), surface.own)
     edge = np.where(surface.own >= 0, np.where(raised, within.lower, np.inf)[surface.own], 0.0)
     edge = np.where(np.isfinite(edge), edge, np.where(surface.own >= 0, surface.edge, 0.0))
-    found: dict[str, Json] = {
+    return goal_document(question.goal) | {
         "lower": np.where(raised, 0.0, within.lower).tolist(),
-        "upper": within.upper.tolist(),
         "own": surface.own.tolist(),
         "edge": edge.tolist(),
         "unit": (question.weights.raw / _sliders(question)).tolist() if question.weights.unit else None,
-        "form": pieces.form,
         "spread": _spread(question, p),
-        "ball": None if within.ball is None else plain(vars(within.ball)),
-        "anchor": plain(question.goal.anchor),
         "read": (within.supply.read / D).tolist() if within.supply.read.any() else None,
     }
+
+
+def goal_document(goal: Goal) -> dict[str, Json]:
+    """The pieces of the law and the bounds of a goal, as the page's solver takes them."""
+    within, pieces = goal.within, goal.pieces
     rows, limits, equal = within.sums()
     sides = [[row, limit] for row, limit in zip(rows.tolist(), limits.tolist(), strict=True)]
-    found |= {"equal": sides[:equal], "rows": sides[equal:]}
+    found: dict[str, Json] = {
+        "form": pieces.form,
+        "lower": within.lower.tolist(),
+        "upper": within.upper.tolist(),
+        "equal": sides[:equal],
+        "rows": sides[equal:],
+        "ball": None if within.ball is None else plain(vars(within.ball)),
+        "anchor": plain(goal.anchor),
+    }
     for name in FIELDS:
         value = getattr(pieces, name)
         found[name] = None if value is None else plain(np.broadcast_to(value, _shape(name, pieces.phi)))

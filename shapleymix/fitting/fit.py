@@ -482,7 +482,7 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL)
     rows = rows.select(rows.trained & ~early)
     predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique)
     scores = score(fit.targets, rows.loss, predicted.losses, predicted.low, predicted.high)
-    return Evaluation(scores, level, len(rows), predicted.warnings)
+    return Evaluation(scores, predicted.level, len(rows), predicted.warnings)
 
 
 @with_settings

@@ -117,7 +117,8 @@ def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, dict[
     seen = np.where(study.evidence.counted, log.loss, np.nan)
     held_out = None if losses is None else score(targets, seen, losses)
     left = np.log(seen / (fitted if losses is None else losses))
-    odd = questions_of(log, np.log(log.loss / fitted), left, point.used, study.seed)
+    knows_mixtures = "mixture" in point.law.needs or not log.sources
+    odd = questions_of(log, np.log(log.loss / fitted), left, point.used, study.seed, knows_mixtures=knows_mixtures)
     return score(targets, seen, fitted), held_out, odd
 
 

@@ -24,13 +24,15 @@ LISTED = 3
 LEAST = 1e-12  # of a residual of which the logarithm is taken
 
 
-def questions_of(log: RunLog, residual: FloatArray, left: FloatArray, used: BoolArray, seed: int) -> dict[str, bool]:
+def questions_of(
+    log: RunLog, residual: FloatArray, left: FloatArray, used: BoolArray, seed: int, *, knows_mixtures: bool
+) -> dict[str, bool]:
     """Every question, and whether an answer should repeat it, from logs of measured over fitted losses (R, K), and over
-    held-out ones (`left`), NaN where they do not count.
+    held-out ones (`left`), NaN where they do not count. Of a law that knows no mixtures a large error is no question.
     """
     odd = dict.fromkeys(questions_of_fit(log, residual, used), False)
-    of_rows = (*questions_of_units(log, residual, used), *questions_of_budgets(log, used))
-    odd |= dict.fromkeys((*of_rows, *questions_of_error(log, left)), True)
+    odd |= dict.fromkeys((*questions_of_units(log, residual, used), *questions_of_budgets(log, used)), True)
+    odd |= dict.fromkeys(questions_of_error(log, left) if knows_mixtures else (), True)
     return odd | questions_of_recipes(log, left, seed)
 
 
@@ -62,19 +64,19 @@ APART, CLUSTERED, ENOUGH = 0.1, 3.0, 5
 
 
 MISSED = 0.05
-"""Of the log loss: held-out runs that a law misses by more than that, in the middle, are more than scatter."""
+"""Of the log loss: runs that a law misses by more than that, in the middle, do more than scatter."""
 
 
 def questions_of_error(log: RunLog, left: FloatArray) -> tuple[str, ...]:
-    """That a law misses most held-out runs (R, K) by far more than runs scatter, and which it misses most."""
+    """That a law misses half of the runs by far more than runs scatter, and which it misses most, of (R, K)."""
     known = np.flatnonzero(np.isfinite(left).any(axis=1))
     size = np.nanmedian(np.abs(left[known]), axis=1)
     if not len(known) or np.median(size) <= MISSED:
         return ()
-    names = _listed(list(dict.fromkeys(log.runs[known[row]] for row in np.argsort(-size, kind="stable").tolist())))
+    most = "; ".join(log.runs[row] for row in known[np.argsort(-size, kind="stable")[:LISTED]].tolist())
     return (
-        f"half of the held-out runs are missed by {np.expm1(np.median(size)):.0%} or more, which is no scatter, and "
-        f"most {names}: check units (bits are 1.44 times nats) and what losses were measured on, or fit another law",
+        f"half of the runs are missed by {np.expm1(np.median(size)):.0%} or more, which is no scatter, and most of all "
+        f"{most}: check units (bits are 1.44 times nats) and what losses were measured on, or fit another law",
     )
 
 

@@ -135,11 +135,6 @@ class Pieces:
         return self.phi.shape[-2]
 
     @property
-    def n_targets(self) -> int:
-        """K, the number of targets."""
-        return self.phi.shape[-1]
-
-    @property
     def batch(self) -> tuple[int, ...]:
         """The leading axes, broadcast over all fields."""
         return np.broadcast_shapes(*{np.shape(v)[: -2 if n in MATRICES else -1] for n, v in self._arrays()})

@@ -37,10 +37,6 @@ def data_of(page: Page) -> Any:
 
 def answers(page: Page, moves: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the page answers after each change of what is asked, all from its start."""
-    if NODE is None:
-        pytest.skip("needs node")
-    web = files("shapleymix_view") / "web"
-    script = "\n".join((web / name).read_text(encoding="utf-8") for name in ("solver.js", "page.js"))
     body = """
     const found = MOVES.map((move) => {
       ask({ ...data.start, ...move });
@@ -49,7 +45,24 @@ def answers(page: Page, moves: list[dict[str, Any]]) -> list[dict[str, Any]]:
     console.log(JSON.stringify(found));
     """
     data = f"const DATA = {json.dumps(json.dumps(data_of(page)))};\nconst MOVES = {json.dumps(moves)};\n"
-    code = data + DOCUMENT + script + body
+    return run_node(data + DOCUMENT + script_of("solver.js") + script_of("page.js") + body)
+
+
+def optima_of(goals: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the page's solver answers to goals, each with its weights w, kl and worst."""
+    body = "console.log(JSON.stringify(GOALS.map((goal) => solve(goal, goal.w, goal))));"
+    return run_node(f"const GOALS = {json.dumps(goals)};\n{script_of('solver.js')}{body}")
+
+
+def script_of(name: str) -> str:
+    """A script of the page."""
+    return (files("shapleymix_view") / "web" / name).read_text(encoding="utf-8")
+
+
+def run_node(code: str) -> Any:
+    """What a program prints."""
+    if NODE is None:
+        pytest.skip("needs node")
     done = subprocess.run([NODE, "-"], input=code, capture_output=True, text=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

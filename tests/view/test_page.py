@@ -66,7 +66,7 @@ def test_repetition_regimes_and_typed_weights_are_those_of_the_library(real_fit,
     page = report(real_fit, mixture)
     assert len(data_of(page)["sizes"]) * len(data_of(page)["tokens"]) >= 25
     last = len(data_of(page)["tokens"]) - 1
-    moves = [{}, {"d": last}, {"weights": [0, 3, 0.5, 0, 5], "d": last}, {"caps": [0.1] * 5}]
+    moves = [{}, {"d": last}, {"weights": [0, 3, 0.5, 0, 5], "d": last}, {"caps": [0.1] * 5}, {"caps": [1, 0, 1, 1, 1]}]
     found = answers(page, moves)
     assert_same(found[0], mixture)
     assert list(found[2]["weights"].values()) == [0, 3, 0.5, 0, 5]
@@ -76,6 +76,7 @@ def test_repetition_regimes_and_typed_weights_are_those_of_the_library(real_fit,
         assert_same(one, best)
         assert any("D = " in text for text in one["warnings"])
     assert "50.0%" in found[3]["reason"], "the caps leave half of the tokens"
+    assert "without de" in found[4]["reason"], "whose losses then follow the law of the other regime"
 
 
 def test_normalized_weights_are_those_of_each_budget(real_fit):
@@ -132,6 +133,7 @@ def test_the_page_solves_bounds_of_every_kind_as_the_library_does(name, real_fit
     real_fit.save(tmp_path / "fit.json")
     page = report(real_fit, best, name=str(tmp_path / "fit.json"))
     sizes, tokens = data_of(page)["sizes"], data_of(page)["tokens"]
+    assert not any(data_of(page)["closed"]), "each source has a slider"
     later = next(place for place, D in enumerate(tokens) if D > 4e6)
     caps = [asked.get("caps", {}).get(one, 1) for one in real_fit.sources]
     tight = np.minimum(caps, [0.28, 1, 1, 0.3, 1]).tolist()
@@ -195,6 +197,9 @@ def test_kept_ratios_move_with_their_parent(nested_fit, nested, more):
     closed[nested_fit.sources.index("fi-1")] = 0.0
     moves = [{}, {"weights": weights, "d": len(data_of(page)["tokens"]) - 1}, {"caps": closed}]
     start, heavy, without = answers(page, moves)
+    shut = [one for one, closed in zip(nested_fit.sources, data_of(page)["closed"], strict=True) if closed]
+    assert not any(one.startswith("fi") for one in shut)
+    assert {f"en-{kind}" for kind in range(8)} <= set(shut)
     assert_same(without, sm.optimize(nested_fit, "30M", "3B", **{**known, "caps": {"fi-1": 0.0}}))
     assert_same(start, best)
     assert_same(heavy, sm.optimize(nested_fit, "30M", heavy["D"], weights=heavy["weights"], **known))

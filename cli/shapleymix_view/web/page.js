@@ -40,7 +40,8 @@ function solved({ n, d, weights, caps }) {
   law.own.forEach((i, j) => {
     if (i >= 0 && w[j] > 0) lower[i] = Math.max(lower[i], Math.min(law.edge[j], upper[i]));
   });
-  const reason = infeasible(lower, upper, data.sources);
+  const gone = data.sources.filter((_, i) => law.upper[i] > 0 && upper[i] < 1e-6 && law.own.some((own, j) => own === i && w[j] > 0)),
+    reason = gone.length ? `without ${gone.join(", ")} another law holds: run the command` : infeasible(lower, upper, data.sources);
   if (reason) return { reason };
   const found = solve(law, w, { ...law, lower, upper, kl: data.kl, worst: data.worst });
   return found.outside < 1e-7 ? { law, w, upper, ...found } : { reason: "no mixture meets all of these bounds" };
@@ -65,9 +66,8 @@ const quoted = (text) => (/^[\w@%+=:,./-]*$/.test(text) ? text : `'${text.replac
 /** The same question as a command line. */
 function commandOf({ n, d, weights, caps }) {
   const words = [...data.command, "-N", String(data.sizes[n]), "-D", String(data.tokens[d])];
-  const given = [],
-    limited = [...caps.keys()].filter((i) => caps[i] < 1);
-  if (limited.length) given.push(["--caps", pairs(limited.map((i) => data.sources[i]), limited.map((i) => caps[i]))]);
+  const limited = [...caps.keys()].filter((i) => caps[i] < 1),
+    given = limited.length ? [["--caps", pairs(limited.map((i) => data.sources[i]), limited.map((i) => caps[i]))]] : [];
   const { unit } = lawAt({ n, d }),
     moved = weights.some((value, j) => value !== data.start.weights[j]),
     own = unit ? weights.map((value, j) => value * unit[j]) : weights;
