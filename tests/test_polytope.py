@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 
 from shapleymix.errors import InfeasibleError, UsageError
 from shapleymix.mixing.bounds import Bounds, Group, polytope_of
-from shapleymix.mixing.infeasibility import checked, explain
+from shapleymix.mixing.infeasibility import explain, require_feasible
 from shapleymix.mixing.polytope import FIXED, GIVEN, TOKENS, UNSEEN, Polytope, linear_minimiser
 from shapleymix.mixing.solving import corners
 from shapleymix.tables.languages import Languages
@@ -104,7 +104,7 @@ def test_what_is_no_bound_is_a_usage_error(keywords):
 )
 def test_bounds_that_leave_no_mixture_name_the_repair_and_it_repairs(keywords, short):
     with pytest.raises(InfeasibleError) as caught:
-        checked(bounds(**keywords))
+        require_feasible(bounds(**keywords))
     error = caught.value
     assert error.hint
     faults = error.faults or [error]
@@ -113,9 +113,9 @@ def test_bounds_that_leave_no_mixture_name_the_repair_and_it_repairs(keywords, s
     elif short is not None and keywords.get("near"):
         assert f"{short:.4g}" in error.message
     if keywords.get("caps") == 0.2:
-        checked(bounds(caps=0.25))
+        require_feasible(bounds(caps=0.25))
     if "groups" in keywords and isinstance(keywords["groups"], list):
-        checked(bounds(groups=["en+de<=0.5", "fi+zh<=0.5"]))
+        require_feasible(bounds(groups=["en+de<=0.5", "fi+zh<=0.5"]))
 
 
 @pytest.mark.parametrize("kind", BOUNDS)
@@ -129,9 +129,9 @@ def test_bounds_around_a_mixture_leave_one(kind):
 
 
 def test_sums_with_one_value_are_found_whatever_leaves_them_no_other():
-    found = checked(bounds(groups=["en+de<=0.5", "fi+zh<=0.5"]))
+    found = require_feasible(bounds(groups=["en+de<=0.5", "fi+zh<=0.5"]))
     np.testing.assert_array_equal(found.row_low, found.row_high)
-    held = checked(bounds(groups=["en+de<=0.5", "en+fi>=0.7"], fix="en=0.5"))
+    held = require_feasible(bounds(groups=["en+de<=0.5", "en+fi>=0.7"], fix="en=0.5"))
     np.testing.assert_allclose(held.upper[:2], [0.5, 0.0], atol=1e-9)
     assert not held.movable[1]
 

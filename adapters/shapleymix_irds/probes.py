@@ -56,13 +56,9 @@ class Probe(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        with unwatched():
+        # within, calls are none of the model's; a compiler sees that by itself
+        with nullcontext() if torch.compiler.is_compiling() else torch._C.DisableTorchFunction():
             return grads[0], None, None, *ctx.measure(x, grads[0])
-
-
-def unwatched() -> Any:
-    """Within, calls are none of the model's; a compiler sees that by itself."""
-    return nullcontext() if torch.compiler.is_compiling() else torch._C.DisableTorchFunction()
 
 
 def vector_gradient(

@@ -412,6 +412,20 @@ class IRDS:
         if not pending.evaluated and not first:
             yield Watched(call.indices)
             return
+        with self._watch(pending, call) as watched:
+            yield watched
+        if first:
+            self._tell_price(call.total)
+        if not pending.evaluated:
+            self.engine.release()
+            return
+        if self.following is not None:
+            self.following.note(self.engine.parameters)
+        pending.tokens.index_add_(0, watched.groups.flatten().cpu(), call.counts.flatten())
+
+    @contextmanager
+    def _watch(self, pending: Pending, call: Call) -> Iterator[Watched]:
+        """The engine's look at one backward pass, which must come."""
         if not pending.evaluated:
             self.engine.open(0)
         elif pending.calls == 1:
@@ -419,16 +433,8 @@ class IRDS:
         turn, before = self.world.rank + pending.calls + 1, partial(self._before_backward, pending)
         with self.engine.watch(call.indices, call.length, turn, before if pending.evaluated else None) as watched:
             yield watched
-        if first:
-            self._tell_price(call.total)
         if not watched.seen:
-            raise TrackerError(f"step {call.step}: no backward pass was seen within `watch`")
-        if not pending.evaluated:
-            self.engine.release()
-            return
-        if self.following is not None:
-            self.following.note(self.engine.parameters)
-        pending.tokens.index_add_(0, watched.groups.flatten().cpu(), call.counts.flatten())
+            raise TrackerError(f"step {pending.step}: no backward pass was seen within `watch`")
 
     def _before_backward(self, pending: Pending) -> None:
         """In an evaluated step, gradients begin with nothing, and go on with what was noted."""

@@ -33,7 +33,7 @@ def is_sure(low: float, probability: float) -> bool | None:
     return None if np.isnan(low) else bool(low > 0 and probability >= SURE_GAIN)
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Names with commas, of many the first."""
     return ", ".join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], f"{len(names) - SHOWN + 1} others"])
 
@@ -343,16 +343,16 @@ class Mixture(Answer):
         """Over which rivals the gain is within its error bar, who does better there, and who beats this mixture."""
         others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
         unsure, beaten_by = [one for one in others if one.gain_high > 0], [one for one in others if one.gain_high <= 0]
-        better, told = [f"{listed(one.better)} over {one.name}" for one in unsure if one.better], []
+        better, told = [f"{list_names(one.better)} over {one.name}" for one in unsure if one.better], []
         if sure := [one.name for one in self.baselines if one.sure]:
-            told.append(f"This mixture is better than {listed(sure)}, beyond its error bar.")
+            told.append(f"This mixture is better than {list_names(sure)}, beyond its error bar.")
         if unsure:
-            named = listed([one.name for one in unsure])
+            named = list_names([one.name for one in unsure])
             told.append(f"The predicted gain of this mixture over {named} is within its error bar.")
         if better:
-            told.append(f"The gain of {listed(better)} is not.")
+            told.append(f"The gain of {list_names(better)} is not.")
         if beaten_by:
-            named = listed([one.name for one in beaten_by])
+            named = list_names([one.name for one in beaten_by])
             told.append(f"Without the bounds or the pull a mixture such as {named} is better, beyond its error bar.")
         return " ".join(told)
 
@@ -360,7 +360,7 @@ class Mixture(Answer):
     def conclusion(self) -> str:
         """What one repeats: the mixture, the likely gain over the best other one, and how far beyond the runs it is."""
         order, rest = np.argsort(-self.rest, kind="stable").tolist(), self.rest.tolist()
-        ratios = listed([f"{self.sources[i]} {rest[i]:.2f}" for i in order if rest[i] >= LEAST_SAID])
+        ratios = list_names([f"{self.sources[i]} {rest[i]:.2f}" for i in order if rest[i] >= LEAST_SAID])
         told = [f"Train {'the rest on ' if self.read.any() else ''}{ratios}."]
         others = [one for one in self.baselines if one.within_bounds and not np.array_equal(one.p, self.p)]
         best = min((one for one in others if not one.reason), key=lambda one: one.objective, default=None)
@@ -487,7 +487,7 @@ class Candidates(Answer):
         """Which mixtures differ from the first by less than the error bar; empty where there is none."""
         alike = [entry.name for entry in self.entries[1:] if entry.sure is False]
         first = self.entries[0].name
-        return f"The predicted difference to {first} is within its error bar for {listed(alike)}." if alike else ""
+        return f"The predicted difference to {first} is within its error bar for {list_names(alike)}." if alike else ""
 
     def columns(self) -> Columns:
         """One row a mixture: its objective, a loss or for tasks a score, and what it gains."""

@@ -294,14 +294,14 @@ def polytope_of(
         ball=None if asked.near is None else _ball(asked, mixture_of(asked.near, names, tokens, D)),
         supply=supply,
     )
-    bounds = bounds.held_at_zero(np.isin(names, list(unseen)), UNSEEN).held_at_zero(closed, GIVEN)
+    bounds = bounds.hold_at_zero(np.isin(names, list(unseen)), UNSEEN).hold_at_zero(closed, GIVEN)
     listed = [asked.keep_within] if isinstance(asked.keep_within, str) else asked.keep_within
     for parent in [name.strip() for text in listed for name in text.split(",") if name.strip()]:
         members = np.isin(names, members_of([parent], names, families, "keep_within"))
         if parent in names:
             hint = did_you_mean(parent, families) or "give the languages table that names parents or families"
             raise UsageError(f"keep_within: {parent!r} is one source, with nothing inside of it to keep", hint=hint)
-        bounds = _kept_inside(bounds, parent, members, asked.kept)
+        bounds = _keep_inside(bounds, parent, members, asked.kept)
     return bounds
 
 
@@ -349,7 +349,7 @@ def _read_so_far(after: MixtureSpec, trained: float, names: tuple[str, ...], p: 
     return before + (trained - before.sum()) * rest / rest.sum()
 
 
-def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, kept: MixtureSpec | None) -> Polytope:
+def _keep_inside(bounds: Polytope, parent: str, members: BoolArray, kept: MixtureSpec | None) -> Polytope:
     """The bounds with the ratios of members (M,) to each other as a mixture has them; its traces are zeros.
 
     None is the natural mixture, which asks for tokens of the members alone.
@@ -361,7 +361,7 @@ def _kept_inside(bounds: Polytope, parent: str, members: BoolArray, kept: Mixtur
     if not inside.any():
         raise UsageError(f"keep_within: the mixture whose ratios are to be kept has none of {parent}")
     none = (inside > 0) & (bounds.upper <= 0)
-    bounds = bounds.held_at_zero(members & ((inside == 0) | none.any()), KEPT)
+    bounds = bounds.hold_at_zero(members & ((inside == 0) | none.any()), KEPT)
     if none.any():
         return bounds
     for place in np.flatnonzero(inside)[1:].tolist():

@@ -69,7 +69,7 @@ class CurvedConstraints:
         rows, limits = zip(*found, strict=True)
         return np.stack(rows), np.array(limits)
 
-    def relaxed(self, name: str, by: float) -> CurvedConstraints:
+    def relax(self, name: str, by: float) -> CurvedConstraints:
         """The same with more room in those of a name."""
         return replace(
             self, room=tuple(one + by * (name == own) for own, one in zip(self.names, self.room, strict=True))
@@ -97,7 +97,7 @@ def rows_and_curves(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[
             hint = did_you_mean(str(error.args[0]), bounds.sources)
             raise UsageError(f"a function of constraints asks for the ratio of {error.args[0]!r}", hint=hint) from error
         for one in made if isinstance(made, (list, tuple)) else [made]:
-            expression, equal = _compared(one, p, bounds.sources[0])
+            expression, equal = _read_comparison(one, p, bounds.sources[0])
             name = f"constraint {number}"
             if not expression.is_affine():
                 further.append((name, expression))
@@ -109,7 +109,7 @@ def rows_and_curves(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[
     return bounds, CurvedConstraints(p, names, expressions, (0.0,) * len(names)) if further else None
 
 
-def _compared(constraint: Any, p: Any, example: str) -> tuple[Any, bool]:
+def _read_comparison(constraint: Any, p: Any, example: str) -> tuple[Any, bool]:
     """The expression that a comparison wants at most zero, or at zero, in units of ratio: its largest slope at the even
     mixture is 1."""
     import cvxpy as cp

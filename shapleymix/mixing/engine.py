@@ -134,6 +134,8 @@ def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
 
 def _independent(equal: FloatArray) -> IntArray:
     """Places of equalities (E, M) that do not follow from others; the first, of the unit sum, where all do."""
+    if len(equal) == 1:
+        return np.arange(1)
     found: Any = qr(equal.T, mode="economic", pivoting=True)
     size = np.abs(np.diagonal(found[1]))
     return np.sort(found[2][: len(size)][size > 1e-10 * size[0]]) if size[0] > 0 else np.arange(1)
@@ -281,7 +283,7 @@ class _Search:
         if at.push is not None:  # where harm and worth cancel, the level is still that of both
             level = level + 2 * _sums(weigh(at.push, w) * p)
         bend, more, beyond, sums, none = program.kl, [], [], [], x[:, :0]
-        wide = np.broadcast_to(program.equal, (len(x), *program.equal.shape))
+        wide = np.repeat(program.equal[None], len(x), axis=0)
         if program.rows.shape[1]:
             sums = [_along(program.rows, x[:, :M]) - program.limits]
             wide = np.concatenate([wide, np.broadcast_to(program.rows, (len(x), *program.rows.shape[1:]))], axis=1)
@@ -343,7 +345,7 @@ class _Search:
         ahead, up = _reach(here.slack, change[1]), _reach(here.dual, change[2])
         if not self.is_box or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
             ahead = up = np.minimum(ahead, up)
-        there, found = self._moved(here, change, ahead, up)
+        there, found = self._move(here, change, ahead, up)
         move = change[0][:, : self.M]
         bent = (newton.matrix @ move[:, :, None])[:, :, 0]
         whole = _sum(bent * move)
@@ -356,7 +358,7 @@ class _Search:
             if not np.count_nonzero(far):
                 break
             ahead, up = (np.where(far[:, None], one / 2, one) for one in (ahead, up))
-            there, found = self._moved(here, change, ahead, up)
+            there, found = self._move(here, change, ahead, up)
         if not self.is_box:
             wide = there.slack[:, 2 * self.M :]  # a side may have more room than its slack says
             np.copyto(wide, -found.beyond, where=-found.beyond > 0.1 * wide)
@@ -368,7 +370,7 @@ class _Search:
         found[:, : self.M] += here.dual[:, self.caps] - here.dual[:, : self.M]
         return found
 
-    def _moved(
+    def _move(
         self, here: _Iterate, change: Sequence[FloatArray], ahead: FloatArray, up: FloatArray
     ) -> tuple[_Iterate, _Place]:
         """An iterate and its surroundings, so far ahead in ratios and slacks, and up in multipliers (B, 1)."""
@@ -478,7 +480,7 @@ class _Factor:
         self._apply = _cholesky(matrix) if alone else lambda right: np.linalg.solve(matrix, right)
         try:
             self._along = self._apply(ties.swapaxes(1, 2))
-        except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factorised` mends it
+        except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factorise` mends it
             self._apply = _cholesky(matrix)
             self._along = self._apply(ties.swapaxes(1, 2))
         self._total = ties @ self._along
@@ -501,11 +503,11 @@ class _Factor:
 
 
 def _cholesky(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    factors = [_factorised(member) for member in matrix]
-    return lambda right: np.stack([POTRS(L, b, lower=1)[0] for L, b in zip(factors, right, strict=True)])
+    factors = [_factorise(member) for member in matrix]
+    return lambda right: np.array([POTRS(L, b, lower=1)[0] for L, b in zip(factors, right, strict=True)])
 
 
-def _factorised(matrix: FloatArray) -> FloatArray:
+def _factorise(matrix: FloatArray) -> FloatArray:
     """Cholesky factor; where rounding made the matrix indefinite, the ridge grows until it is not."""
     ridge = RIDGE * matrix.diagonal().max()
     for _ in range(12):

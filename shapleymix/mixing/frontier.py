@@ -102,29 +102,35 @@ class Frontier(Answer):
 
 def frontier_of(one: Question, between: str, points: int) -> Frontier:
     """The curve of a question."""
-    asked, surface = one.asked, one.surface
+    if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
+        raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
+    _refuse_other_goals(one)
+    surface, targets = one.surface, one.surface.targets
+    names = sides_of(between, targets, families_of(one.asked.table, targets, one.fit.parents))
+    w = np.stack([_side_weights(side, targets, one.weights) for side in names])
+    shares, proofs, notices = _spread_points(one, w, points)
+    entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
+    if len(entries) < points:
+        notices = [f"the curve has {len(entries)} points that differ, not {points}", *notices]
+    if one.within.supply.read.any():
+        notices.append("columns p are ratios of the whole run, columns rest those of what is still to be read")
+    numbers = tuple(map(str, range(1, len(entries) + 1)))
+    warnings = surface.warnings(np.stack([entry.p for entry in entries]), numbers)
+    said = common_fields(one, warnings, (*one.notices, *notices))
+    return Frontier(**said, between=between, first_targets=names[0], second_targets=names[1], entries=entries)
+
+
+def _refuse_other_goals(one: Question) -> None:
+    """Raise a UsageError where what is minimised is no sum of the mean losses of two sides."""
+    asked, searched = one.asked, one.surface.pieces is None
     for what, given in (
         ("objective 'worst'", asked.objective != MEAN), ("KL penalty", asked.kl > 0),
         ("compare_to", bool(asked.compare_to)), ("what_if", bool(asked.what_if)),
-        ("downstream", asked.score is not None), ("law without convex pieces", surface.pieces is None),
+        ("downstream", asked.score is not None), ("law without convex pieces", searched),
     ):  # fmt: skip
         if given:
-            hint = "fit another law" if surface.pieces is None else "leave it out; bounds of every kind are taken"
+            hint = "fit another law" if searched else "leave it out; bounds of every kind are taken"
             raise UsageError(f"a frontier takes no {what}", hint=hint)
-    if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
-        raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
-    families = families_of(asked.table, surface.targets, one.fit.parents)
-    names = sides_of(between, surface.targets, families)
-    w = np.stack([_side_weights(side, surface.targets, one.weights) for side in names])
-    shares, proofs, lost = _spread(one, w, points)
-    entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
-    numbers = tuple(str(place) for place in range(1, len(entries) + 1))
-    told = surface.warnings(np.stack([entry.p for entry in entries]), numbers)
-    few = () if len(entries) == points else (f"the curve has {len(entries)} points that differ, not {points}",)
-    if one.within.supply.read.any():
-        few = (*few, "columns p are ratios of the whole run, columns rest those of what is still to be read")
-    said = common_fields(one, told, (*one.notices, *few, *lost))
-    return Frontier(**said, between=between, first_targets=names[0], second_targets=names[1], entries=entries)
 
 
 def sides_of(text: str, targets: tuple[str, ...], families: Families) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -161,24 +167,24 @@ def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weig
     return inside / inside.sum()
 
 
-def _spread(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list[Proof], list[str]]:
+def _spread_points(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list[Proof], list[str]]:
     """Shares and optima of points that are spread along the curve, no one worse than another on both sides.
 
     Of the curve the part counts on which the law has a prediction; what else there is is said.
     """
     known: dict[float, Proof] = {}
-    shares, sides, there = _solved(one, w, known, np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0]))
+    shares, sides, there = _solve_shares(one, w, known, np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0]))
     for _ in range(ROUNDS):
         wanted = _between(shares[there], _along(sides[there]), points)
-        shares, sides, there = _solved(one, w, known, wanted)
-    kept = there[~_dominated(sides[there])]
+        shares, sides, there = _solve_shares(one, w, known, wanted)
+    kept = there[~_are_dominated(sides[there])]
     kept = kept[np.argsort(sides[kept, 1], kind="stable")]
     chosen = shares[kept[_nearest(_along(sides[kept]), points)]]
     lost = ["the curve ends where the law gives more than an untrained model's loss"] * (len(there) < len(shares))
     return chosen, [known[share] for share in chosen.tolist()], lost
 
 
-def _solved(
+def _solve_shares(
     one: Question, w: FloatArray, known: dict[float, Proof], wanted: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """All shares (R,) with the wanted ones solved, mean losses (R, 2) of both sides, and the places that have both."""
@@ -207,7 +213,7 @@ def _between(shares: FloatArray, way: FloatArray, points: int) -> FloatArray:
     return 1 / (1 + np.exp(-wanted))
 
 
-def _dominated(losses: FloatArray) -> BoolArray:
+def _are_dominated(losses: FloatArray) -> BoolArray:
     """Which points (R, 2) another is at least as good as on both sides, and better on one; of equal ones the first.
 
     Where one side leaves the other open, its own optimum may be any of many: that point is as good to rounding only.

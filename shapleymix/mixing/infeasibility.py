@@ -22,7 +22,7 @@ RIGID = 1e4
 """What a repair pays to change a kept ratio, in place of 1."""
 
 
-def checked(bounds: Polytope) -> Polytope:
+def require_feasible(bounds: Polytope) -> Polytope:
     """The bounds, presolved.
 
     Raises
@@ -32,7 +32,7 @@ def checked(bounds: Polytope) -> Polytope:
     """
     if (error := explain(bounds)) is not None:
         raise error
-    return bounds.presolved()
+    return bounds.presolve()
 
 
 def explain(bounds: Polytope) -> InfeasibleError | None:
@@ -141,9 +141,9 @@ def _least_l1(bounds: Polytope, ball: Ball) -> float:
 
 def _least_kl(bounds: Polytope, ball: Ball) -> float:
     """The same in KL; infinite where the other bounds need sources that the centre has none of."""
-    others = replace(bounds, ball=None).held_at_zero(ball.center == 0, "centre")
+    others = replace(bounds, ball=None).hold_at_zero(ball.center == 0, "centre")
     if explain(others) is not None:
         return np.inf
     none, one = np.zeros(1), np.ones(1)
     nothing = Pieces("power", none, none, one, np.ones((len(bounds.sources), 1)))
-    return solve(Goal(nothing, one, others.presolved(), kl=1.0, anchor=ball.center)).certificate.objective
+    return solve(Goal(nothing, one, others.presolve(), kl=1.0, anchor=ball.center)).certificate.objective

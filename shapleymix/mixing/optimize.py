@@ -20,7 +20,7 @@ from shapleymix.fitting.settings import Size
 from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.asked import Asked, is_called_as, takes_keywords
 from shapleymix.mixing.frontier import POINTS, Frontier
-from shapleymix.mixing.problem import Problem, problem, solved
+from shapleymix.mixing.problem import Problem, problem, solve_problems
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import Rivals
@@ -70,7 +70,7 @@ def optimize_scales(
         except InfeasibleError as error:
             message = f"at N = {size}, D = {tokens}: {error.message}"
             raise InfeasibleError(message, hint=error.hint, faults=error.faults) from error
-    return solved(questions)
+    return solve_problems(questions)
 
 
 @takes_keywords

@@ -117,18 +117,16 @@ class Polytope:
             row_names=(*self.row_names, name),
         )
 
-    def held_at_zero(self, absent: BoolArray, why: str) -> Polytope:
+    def hold_at_zero(self, absent: BoolArray, why: str) -> Polytope:
         """The same with some sources (M,) held at ratio 0."""
-        origins = zip(absent.tolist(), self.cap_origin, strict=True)
-        origin = tuple(why if out else old for out, old in origins)
+        origin = tuple(np.where(absent, why, self.cap_origin).tolist())
         return replace(self, upper=np.where(absent, 0.0, self.upper), cap_origin=origin) if absent.any() else self
 
     def with_floors(self, floors: FloatArray, why: str) -> Polytope:
         """The same with floors (M,) that are at least these, as far as the caps allow; where one was typed a trace."""
         typed = np.array(self.floor_origin) == GIVEN
-        lower = np.maximum(
-            self.lower, np.minimum(np.where(typed, np.minimum(floors, LEAST_NONZERO), floors), self.upper)
-        )
+        least = np.where(typed, np.minimum(floors, LEAST_NONZERO), floors)
+        lower = np.maximum(self.lower, np.minimum(least, self.upper))
         origins = zip(((lower > self.lower) & ~typed).tolist(), self.floor_origin, strict=True)
         return replace(self, lower=lower, floor_origin=tuple(why if more else old for more, old in origins))
 
@@ -149,7 +147,7 @@ class Polytope:
     def minimise_linear(self, cost: FloatArray) -> FloatArray | None:
         """The mixture (M,) at which `cost . s` is least, within all bounds but a KL ball; of an L1 ball a cost of the
         distances from its centre may follow (2 M,). None where there is no mixture."""
-        (matrix, limits, equal), M = self.written(), len(self.sources)
+        (matrix, limits, equal), M = self.matrices(), len(self.sources)
         wide = matrix.shape[1]
         found = linprog(
             np.pad(cost, (0, wide - len(cost))),
@@ -166,14 +164,14 @@ class Polytope:
         rows = np.concatenate([np.ones((1, len(self.sources))), signs[:, None] * self.rows[places]])
         return rows, np.append(1.0, np.where(signs < 0, -self.row_low[places], self.row_high[places])), 1 + equal
 
-    def signed(self, multipliers: FloatArray) -> FloatArray:
+    def multipliers_of_rows(self, multipliers: FloatArray) -> FloatArray:
         """Multipliers (G,) of the rows, above 0 at a floor and below at a cap, from those of `sums`."""
         places, signs, _ = self._sides()
         found = np.zeros(len(self.rows))
         np.add.at(found, places, -signs * multipliers[1:])
         return found
 
-    def written(self) -> tuple[FloatArray, FloatArray, int]:
+    def matrices(self) -> tuple[FloatArray, FloatArray, int]:
         """The same over (s, v) with the rows of an L1 ball last: v >= |s - center|, and the sum of v."""
         (rows, limits, equal), M = self.sums(), len(self.sources)
         if self.ball is None or self.ball.kind == "kl":
@@ -195,7 +193,7 @@ class Polytope:
         """Sources (M,) of which no mixture has more than a trace, which is none."""
         return self.upper < TRACE
 
-    def presolved(self) -> Polytope:
+    def presolve(self) -> Polytope:
         """The same where a ratio that is the same in all mixtures is held there by its own bounds, traces at 0, and
         sums that have one value are rows with one.
 
@@ -206,7 +204,7 @@ class Polytope:
         lower = np.where(self.is_none, 0.0, self.lower)
         if self.is_box:
             return replace(self, lower=lower, upper=upper)
-        matrix, limits, equal = self.written()
+        matrix, limits, equal = self.matrices()
         wide, sums = matrix.shape[1], len(self._sides()[0]) + 1 - equal
         count = 2 * M + sums
         box, off = np.eye(M, wide), np.zeros((len(matrix) + 2 * M, count))
@@ -228,13 +226,8 @@ class Polytope:
         at, capped = (part[equal - 1 :][~off_rows & has_room[equal - 1 :]] for part in (places, signs > 0))
         low, high = self.row_low.copy(), self.row_high.copy()
         low[at] = high[at] = np.where(capped, high[at], low[at])
-        return replace(
-            self,
-            lower=np.where(off_cap, lower, upper),
-            upper=np.where(off_floor, upper, lower),
-            row_low=low,
-            row_high=high,
-        )
+        lower, upper = np.where(off_cap, lower, upper), np.where(off_floor, upper, lower)
+        return replace(self, lower=lower, upper=upper, row_low=low, row_high=high)
 
 
 def divergence(p: FloatArray, center: FloatArray) -> float:

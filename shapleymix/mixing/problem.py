@@ -16,7 +16,7 @@ from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.asked import Asked, is_called_as, takes_keywords
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
 from shapleymix.mixing.question import Question
-from shapleymix.mixing.reporting import candidates_of, reported, tokens_of
+from shapleymix.mixing.reporting import candidates_of, report, tokens_of
 from shapleymix.mixing.solving import solve_all
 from shapleymix.tables.mixtures import Rivals
 
@@ -27,7 +27,7 @@ class Problem(Question):
 
     def solve(self) -> Mixture:
         """The optimal mixture, with its proof."""
-        return solved((self,))[0]
+        return solve_problems((self,))[0]
 
     def compare(self, mixtures: Rivals) -> Candidates:
         """Several mixtures side by side, and what each gains over the first."""
@@ -43,10 +43,10 @@ class Problem(Question):
         return self.with_available(available + tokens_of(change, self.within.sources, available))
 
 
-def solved(problems: Sequence[Problem]) -> tuple[Mixture, ...]:
+def solve_problems(problems: Sequence[Problem]) -> tuple[Mixture, ...]:
     """The optimal mixtures of several problems of one kind."""
     found = solve_all([one.goal for one in problems], problems[0].asked.seed)
-    return tuple(map(reported, problems, found))
+    return tuple(map(report, problems, found))
 
 
 @is_called_as(Asked)

@@ -104,7 +104,7 @@ def prove(goal: Goal, p: FloatArray, by: Multipliers | None = None) -> Proof:
     by = by or Multipliers(np.zeros(len(bounds.rows)), goal.active(p), np.zeros(0))
     best = None
     for base in _bases(goal, p):
-        found = _bound(goal, base, by)
+        found = _lower_bound(goal, base, by)
         best = found if best is None or found[0] > best[0] else best
         if total - best[0] <= TIGHT * abs(total):
             break
@@ -128,7 +128,7 @@ def prove(goal: Goal, p: FloatArray, by: Multipliers | None = None) -> Proof:
     )
 
 
-def unproved(goal: Goal, p: FloatArray) -> Proof:
+def without_proof(goal: Goal, p: FloatArray) -> Proof:
     """The answer that p is for a law without convexity."""
     none, certificate = np.zeros(len(p)), Certificate(goal.total(p), np.nan, np.nan, np.nan, np.nan)
     return Proof(p, certificate, none, none, np.zeros(len(goal.within.rows)))
@@ -148,7 +148,7 @@ def _bases(goal: Goal, p: FloatArray) -> Iterator[FloatArray]:
     yield np.where(movable & (p < TANGENT_OFFSETS[-1]), TANGENT_OFFSETS[-1], p)
 
 
-def _bound(goal: Goal, base: FloatArray, by: Multipliers) -> tuple[float, float, FloatArray]:
+def _lower_bound(goal: Goal, base: FloatArray, by: Multipliers) -> tuple[float, float, FloatArray]:
     """Lower bound by weak duality, whatever the multipliers; the price at the margin, the tilted slopes (M,)."""
     bounds = goal.within
     row, limit = (

@@ -24,7 +24,7 @@ from shapleymix.mixing.asked import Asked
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
 from shapleymix.mixing.constraints import rows_and_curves
 from shapleymix.mixing.goal import WORST, Goal
-from shapleymix.mixing.infeasibility import checked, explain
+from shapleymix.mixing.infeasibility import explain, require_feasible
 from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, TOKENS, UNSEEN, Polytope
 from shapleymix.mixing.weights import Weights, weights_of
 from shapleymix.records import BoolArray, FloatArray
@@ -88,7 +88,7 @@ class Question:
             surface = surface.read_in(unit_of(asked.unit, asked.table, surface.targets, fit.parents))
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked.objective, surface.unit.name)
-        within, law, told = _held(fit, surface, bounds, w > 0, asked.allow_unseen)
+        within, law, told = _hold_regimes(fit, surface, bounds, w > 0, asked.allow_unseen)
         goal = Goal(law, w, within, asked.objective == WORST, float(asked.kl), anchor, curved)
         held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
         if held:
@@ -97,7 +97,7 @@ class Question:
 
     def with_bounds(self, bounds: Polytope) -> Self:
         """The same question within other bounds; floors of regimes are no higher than here, though there be room."""
-        within, law, _ = _held(self.fit, self.surface, bounds, self.goal.w > 0, self.asked.allow_unseen)
+        within, law, _ = _hold_regimes(self.fit, self.surface, bounds, self.goal.w > 0, self.asked.allow_unseen)
         lower = np.minimum(within.lower, np.maximum(bounds.lower, self.within.lower))
         within = replace(within, lower=np.where(self.within.is_none, within.lower, lower))
         return replace(self, goal=replace(self.goal, law=law, within=within))
@@ -144,9 +144,9 @@ class Question:
 
     def gain(self, p: MixtureSpec, q: MixtureSpec) -> Gain:
         """What a mixture p saves of the objective of q."""
-        return self.gained(self.ratios(p), self.ratios(q))
+        return self.gain_between(self.ratios(p), self.ratios(q))
 
-    def gained(self, p: FloatArray, q: FloatArray) -> Gain:
+    def gain_between(self, p: FloatArray, q: FloatArray) -> Gain:
         """The same of two mixtures (M,) of the whole run."""
         return self.surface.gain(p, q, self.goal.of, self.level)
 
@@ -189,17 +189,17 @@ def _bounds(fit: AnyFit, D: float, asked: Asked) -> tuple[Polytope, FloatArray |
     anchor, ball = None, within.ball
     if asked.anchor is not None:
         anchor = mixture_of(asked.anchor, within.sources, within.supply.available, D)
-        within = within.held_at_zero(anchor == 0, "anchor")
+        within = within.hold_at_zero(anchor == 0, "anchor")
     if ball is not None and ball.kind == "kl":
-        within = within.held_at_zero(ball.center == 0, "centre")
+        within = within.hold_at_zero(ball.center == 0, "centre")
     return within, anchor
 
 
-def _held(
+def _hold_regimes(
     fit: AnyFit, surface: Surface, bounds: Polytope, counted: BoolArray, free: bool
 ) -> tuple[Polytope, Pieces | _Searched, list[str]]:
     """The bounds with what they and the fit's regimes leave no room for held, the law within them, and notices."""
-    within = checked(bounds)
+    within = require_feasible(bounds)
     scarce = within.is_none & (bounds.upper > 0) & (np.array(within.cap_origin) == TOKENS)
     names = [name for name, none in zip(within.sources, scarce.tolist(), strict=True) if none]
     within, known = (within, []) if free else _at_the_runs(fit, within)
@@ -234,7 +234,7 @@ def _above_the_edge(fit: AnyFit, surface: Surface, within: Polytope, counted: Bo
     for place in np.flatnonzero(edge).tolist():
         most = within.minimise_linear(-np.eye(len(edge))[place])
         if most is None or most[place] < TRACE:
-            within = within.held_at_zero(np.arange(len(edge)) == place, REGIME)
+            within = within.hold_at_zero(np.arange(len(edge)) == place, REGIME)
             edge[place] = 0.0
     share, wanted = 1.0, within.with_floors(edge, REGIME)
     while share > LEAST_SHARE and explain(wanted) is not None:
@@ -244,7 +244,7 @@ def _above_the_edge(fit: AnyFit, surface: Surface, within: Polytope, counted: Bo
     if not raised or explain(wanted) is not None:
         return within, []
     named = ", ".join(f"{within.sources[i]} {wanted.lower[i]:.3g}" for i in raised)
-    return wanted.presolved(), [
+    return wanted.presolve(), [
         f"the runs do not tell the losses far below the smallest ratios that they had: floors are {named}"
     ]
 

@@ -24,7 +24,7 @@ from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.answers import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, listed
+from shapleymix.mixing.answers import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, list_names
 from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
@@ -90,20 +90,20 @@ def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
     texts = [given] * bool(given) if isinstance(given, str) else given
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise UsageError(f"what_if: {described(given)} is no change of tokens", hint=_HINT)
-    return tuple(_answered(one, proof, text.strip()) for text in dict.fromkeys(texts))
+    return tuple(_answer_what_if(one, proof, text.strip()) for text in dict.fromkeys(texts))
 
 
-def _answered(one: Question, proof: Proof, text: str) -> WhatIf:
+def _answer_what_if(one: Question, proof: Proof, text: str) -> WhatIf:
     more = tokens_of(text, one.within.sources, one.surface.available)
     try:
         other = one.with_available(one.surface.available + more)
     except InfeasibleError as error:
         raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
     new = solve(other.goal, one.asked.seed)
-    return WhatIf(**_compared(other, text, new.p, _gained(other, new.p, one, proof.p)))
+    return WhatIf(**_comparison(other, text, new.p, _gain_over(other, new.p, one, proof.p)))
 
 
-def _gained(after: Question, p: FloatArray, before: Question, q: FloatArray) -> Gain:
+def _gain_over(after: Question, p: FloatArray, before: Question, q: FloatArray) -> Gain:
     """What mixture p of one question saves against q of another, in the mean of many runs of each."""
     return gain_between(after.surface, p, before.surface, q, before.goal.of, before.level, runs=False)
 
@@ -111,11 +111,11 @@ def _gained(after: Question, p: FloatArray, before: Question, q: FloatArray) -> 
 def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     """The bounds that hold an optimum back, those of the steepest slope first, and what relaxing each saves."""
     found = sorted(_binding(one, proof), key=lambda bound: -np.nan_to_num(bound[0].per_ratio, nan=np.inf))
-    relaxed = [_relaxed(one, *bound) for bound in found[:PRICED]]
+    relaxed = [_relax(one, *bound) for bound in found[:PRICED]]
     solved = solve_all([other.goal for other, _ in relaxed], one.asked.seed) if relaxed else []
     prices = [price for price, *_ in found]
     for place, ((other, change), new) in enumerate(zip(relaxed, solved, strict=True)):
-        gain = _gained(other, new.p, one, proof.p)
+        gain = _gain_over(other, new.p, one, proof.p)
         saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
         slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
         prices[place] = replace(prices[place], change=change, per_ratio=float(slope), **saved)
@@ -146,7 +146,7 @@ def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
         yield Price("distance", "cap", ball.radius, GIVEN, np.nan, 0.0, unit), "ball", 0
 
 
-def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Question, float]:
+def _relax(one: Question, price: Price, field: str, place: int) -> tuple[Question, float]:
     """The question with more room at one bound, and by how much: tokens by a power of ten, 1B at 100B."""
     bounds, D = one.bounds, one.surface.D
     tokens = float(10.0 ** max(np.round(np.log10(D * STEP)), 0.0))
@@ -154,7 +154,7 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
     if one.goal.curved is not None and field == "curved":
-        return replace(one, goal=replace(one.goal, curved=one.goal.curved.relaxed(price.source, STEP))), STEP
+        return replace(one, goal=replace(one.goal, curved=one.goal.curved.relax(price.source, STEP))), STEP
     if bounds.ball is not None and field == "ball":
         return one.with_bounds(replace(bounds, ball=replace(bounds.ball, radius=bounds.ball.radius + STEP))), STEP
     ends = {"upper": 1.0, "lower": LEAST_NONZERO, "row_high": np.inf, "row_low": -np.inf}
@@ -169,7 +169,7 @@ def _relaxed(one: Question, price: Price, field: str, place: int) -> tuple[Quest
     return replace(one, goal=replace(one.goal, within=replace(one.within, **{field: held}))), change
 
 
-def reported(one: Question, proof: Proof) -> Mixture:
+def report(one: Question, proof: Proof) -> Mixture:
     """The mixture with its intervals, its rivals, and what its bounds cost.
 
     Raises
@@ -189,7 +189,7 @@ def reported(one: Question, proof: Proof) -> Mixture:
     optima = np.zeros((0, len(p))) if draws is None else solve_replicates(goal, draws, _tilts(one, p, draws))
     count, ends = len(optima), [0.5 - one.level / 2, 0.5 + one.level / 2]
     spread = np.quantile(optima, ends, axis=0, method="nearest") if count else np.full((2, len(p)), np.nan)
-    told, notices = _told(one, proof)
+    told, notices = _say_what_to_know(one, proof)
     if draws is not None and count < draws.batch[0]:
         notices.append(f"{draws.batch[0] - count} of {draws.batch[0]} replicates, not solved, are left out of ratios")
     return Mixture(
@@ -246,10 +246,10 @@ def _assert_minimised(one: Question, proof: Proof) -> None:
     """What was minimised must be what is reported, as the surface has it, which made none of it."""
     lacking = np.isnan(one.surface.mean(proof.p[None])[0]) & (one.goal.w > 0)
     if lacking.any():
-        names = listed([one.surface.targets[j] for j in np.flatnonzero(lacking).tolist()])
+        names = list_names([one.surface.targets[j] for j in np.flatnonzero(lacking).tolist()])
         own = one.own & lacking
         barred = np.any(own[:, one.within.upper @ own <= LEAST_NONZERO], axis=1)
-        shut = listed([one.surface.sources[i] for i in np.flatnonzero(barred).tolist()])
+        shut = list_names([one.surface.sources[i] for i in np.flatnonzero(barred).tolist()])
         hint = "give these floors, ask nearer to the fitted runs, or with more unique tokens"
         hint = f"lift the cap of {shut}, or give the targets of that data weight 0" if shut else hint
         raise SolveError(f"at the best mixture the fit has no loss for {names}, {NO_LOSS}", hint=hint)
@@ -265,7 +265,7 @@ def _indifferent(one: Question) -> bool:
     return M > 1 and bool(np.isfinite(found).all() and np.ptp(found) <= SAME * np.abs(found).max())
 
 
-def _told(one: Question, proof: Proof) -> tuple[list[str], list[str]]:
+def _say_what_to_know(one: Question, proof: Proof) -> tuple[list[str], list[str]]:
     """Warnings, those first that change most of what a reader would do; and notices."""
     within, p, found = one.within, proof.p, []
     if np.isnan(proof.gap):
@@ -276,15 +276,15 @@ def _told(one: Question, proof: Proof) -> tuple[list[str], list[str]]:
         found.append("The law tells no mixture from another: all within the bounds are as good as this one.")
     held = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
     if held.any():
-        names = listed([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
+        names = list_names([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
         found.append(f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough.")
     if one.goal.anchor is not None and (one.goal.anchor == 0).any():
-        shut = listed([within.sources[i] for i in np.flatnonzero(one.goal.anchor == 0).tolist()])
+        shut = list_names([within.sources[i] for i in np.flatnonzero(one.goal.anchor == 0).tolist()])
         found.append(f"The anchor has none of {shut}: a pull towards it shuts them out.")
     epochs = epochs_of(p, one.surface.available, one.surface.D)
     often = [f"{within.sources[i]} {epochs[i]:.3g} times" for i in np.flatnonzero(epochs > ONCE).tolist()]
     if often and one.fit.repetition is None:
-        found.append(f"The law counts repeated tokens as fresh ones, but the mixture sees {listed(often)}.")
+        found.append(f"The law counts repeated tokens as fresh ones, but the mixture sees {list_names(often)}.")
     found += list(one.surface.warnings(p[None]))
     notices = [*one.notices]
     if np.isnan(one.surface.available).all():
@@ -303,7 +303,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
         named = {"weights": ratios / ratios.sum(), **named} if ratios.any() else named
     for name, rest in named.items():
         q = one.whole(rest)
-        known = _compared(one, name, q, one.gained(p, q))
+        known = _comparison(one, name, q, one.gain_between(p, q))
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=one.goal.violation(q) <= FEASIBLE, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
@@ -313,7 +313,9 @@ def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, 
     """The other rivals that surely gain over one, where the optimum does not."""
     if rival.sure is not False:
         return ()
-    gains = {other.name: one.gained(other.p, rival.p) for other in others if other is not rival and other.within_bounds}
+    gains = {
+        other.name: one.gain_between(other.p, rival.p) for other in others if other is not rival and other.within_bounds
+    }
     return tuple(name for name, gain in gains.items() if is_sure(gain.low, gain.probability))
 
 
@@ -327,14 +329,14 @@ def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
     low, high = (np.where(np.isnan(losses), np.nan, end) for end in (low, high))
     entries = []
     for row, name in enumerate(named):
-        known = _compared(one, name, p[row], one.gained(p[row], p[0]))
+        known = _comparison(one, name, p[row], one.gain_between(p[row], p[0]))
         entries.append(Candidate(**known, losses=losses[row], low=low[row], high=high[row]))
     entries[0] = replace(entries[0], probability=np.nan)
     said = common_fields(one, surface.warnings(p, tuple(named)), one.weights.notices)
     return Candidates(**said, weights=one.goal.w, entries=tuple(entries))
 
 
-def _compared(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
+def _comparison(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
     """The fields of a mixture that is compared with another."""
     low, high = one.objective_interval(p)
     found = {"name": name, "p": p, "objective": one.objective(p), "objective_low": low, "objective_high": high}

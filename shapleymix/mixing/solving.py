@@ -16,7 +16,7 @@ from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.engine import TOLERANCE, Optima, Program, minimise
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
-from shapleymix.mixing.proof import Multipliers, Proof, prove, unproved
+from shapleymix.mixing.proof import Multipliers, Proof, prove, without_proof
 from shapleymix.random_streams import RandomStream
 from shapleymix.records import FloatArray
 
@@ -38,17 +38,17 @@ def search(goal: Goal, seed: int) -> FloatArray:
     rng, bounds = np.random.default_rng([seed, RandomStream.SEARCH]), goal.within
     vertices = corners(bounds, rng, CORNERS)
 
-    def ranked(pool: FloatArray) -> FloatArray:
+    def rank(pool: FloatArray) -> FloatArray:
         inside = pool if bounds.ball is None else pool[[bounds.violation(p) <= FEASIBLE for p in pool]]
         values = goal.value(inside) + (np.array([goal.penalty(p) for p in inside]) if goal.kl > 0 else 0.0)
         return inside[np.argsort(values, kind="stable")[:KEPT_STARTS]]
 
-    best = ranked(_mixed(rng, vertices))
+    best = rank(_draw_mixtures(rng, vertices))
     for round_ in range(ROUNDS):
         share = SHRINK ** (round_ + 1)
-        near = (1 - share) * best[rng.integers(len(best), size=POOL)] + share * _mixed(rng, vertices)
-        best = ranked(np.concatenate([best, near]))
-    lower = [_refined(goal, p) for p in best]
+        near = (1 - share) * best[rng.integers(len(best), size=POOL)] + share * _draw_mixtures(rng, vertices)
+        best = rank(np.concatenate([best, near]))
+    lower = [_refine(goal, p) for p in best]
     if isinstance(goal.law, Pieces):  # of which the engine knows slopes
         program = _program([goal], goal.law)
         found = [minimise(program._replace(start=p)).p[0] for p in best]
@@ -75,12 +75,12 @@ def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArra
     return vertices
 
 
-def _mixed(rng: np.random.Generator, vertices: FloatArray) -> FloatArray:
+def _draw_mixtures(rng: np.random.Generator, vertices: FloatArray) -> FloatArray:
     """Random mixtures of the corners (C, M), of which each draw mixes a few: else all would be central."""
     return rng.dirichlet(np.full(len(vertices), min(1.0, vertices.shape[1] / len(vertices))), POOL) @ vertices
 
 
-def _refined(goal: Goal, start: FloatArray) -> FloatArray:
+def _refine(goal: Goal, start: FloatArray) -> FloatArray:
     """Where SLSQP leads from a mixture (M,); the start where that leaves the bounds, as a law of steps may make it."""
     bounds, sides = goal.within, []
     equal = bounds.row_low == bounds.row_high
@@ -126,13 +126,13 @@ def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[Proof]:
         If there is no mixture within the bounds with a finite loss.
     """
     if not all(goal.is_convex for goal in goals):
-        return [unproved(goal, _snapped(goal, search(goal, seed))) for goal in goals]
+        return [without_proof(goal, _snap(goal, search(goal, seed))) for goal in goals]
     first = goals[0]
     alike = all(goal.within.is_box and goal.worst == first.worst and goal.curved is None for goal in goals)
     if not alike or any(goal.pieces.curves is not None for goal in goals):
-        return [_proved(goal, *_met(goal, goal.pieces)) for goal in goals]
-    found = minimise(_program(goals, stacked([goal.pieces for goal in goals])))
-    return [_proved(goal, goal, found, place) for place, goal in enumerate(goals)]
+        return [_prove_optimum(goal, *_solve_with_tangents(goal, goal.pieces)) for goal in goals]
+    found = minimise(_program(goals, stack_pieces([goal.pieces for goal in goals])))
+    return [_prove_optimum(goal, goal, found, place) for place, goal in enumerate(goals)]
 
 
 def solve_replicates(goal: Goal, draws: Pieces, tilts: FloatArray | None = None) -> FloatArray:
@@ -141,11 +141,11 @@ def solve_replicates(goal: Goal, draws: Pieces, tilts: FloatArray | None = None)
     `tilts` (B, M) say by how much losses lean otherwise than the law of each. The cost grows as B M^2 (M + K) for each
     of some ten iterations.
     """
-    found = _met(goal, draws.flat(), tilts, OF_REPLICATES, LOOSELY)[1]
+    found = _solve_with_tangents(goal, draws.flat(), tilts, OF_REPLICATES, LOOSELY)[1]
     return found.p[found.gap <= SOLVED]
 
 
-def _met(
+def _solve_with_tangents(
     goal: Goal, pieces: Pieces, tilts: FloatArray | None = None, tolerance: float = TOLERANCE, met: float = TOLERANCE
 ) -> tuple[Goal, Optima]:
     """The goal with tangents that its optima need to meet the user's own constraints, and these optima.
@@ -166,7 +166,7 @@ def _met(
         idle = np.zeros((count, M)), np.ones(count)
         cuts = [curved.cuts(p) if out else idle for p, out in zip(found.p, outside, strict=True)]
         rows, limits = map(np.stack, zip(*cuts, strict=True))
-        program = program._replace(rows=_joined(program.rows, rows), limits=_joined(program.limits, limits))
+        program = program._replace(rows=_append_rows(program.rows, rows), limits=_append_rows(program.limits, limits))
         changed = minimise(program.take(outside), tolerance)
         if not (changed.gap <= SOLVED).any() and _with_rows(goal, program).within.minimise_linear(np.zeros(M)) is None:
             raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
@@ -175,7 +175,7 @@ def _met(
     return goal if curved is None else _with_rows(goal, program), found
 
 
-def _joined(old: FloatArray, new: FloatArray) -> FloatArray:
+def _append_rows(old: FloatArray, new: FloatArray) -> FloatArray:
     """Rows or limits of all members, with more of each."""
     return np.concatenate([np.broadcast_to(old, (len(new), *old.shape[1:])), new], axis=1)
 
@@ -190,7 +190,7 @@ def _with_rows(goal: Goal, program: Program) -> Goal:
     return replace(goal, within=within)
 
 
-def stacked(members: Sequence[Pieces]) -> Pieces:
+def stack_pieces(members: Sequence[Pieces]) -> Pieces:
     """Pieces of several budgets with one more leading axis."""
     first, none = members[0], np.zeros_like(members[0].phi)
     if all(member is first for member in members) and not first.batch:
@@ -230,7 +230,7 @@ def _program(goals: Sequence[Goal], pieces: Pieces, tilts: FloatArray | None = N
     )
 
 
-def _proved(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proof:
+def _prove_optimum(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proof:
     """The proof of one of the optima that the engine found for a goal with such rows; exact zeros are tried first.
 
     Raises
@@ -239,8 +239,8 @@ def _proved(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proof:
         If it is not within the bounds at a finite loss.
     """
     w = goal.w * found.targets[place] if goal.worst else goal.w
-    by, best = Multipliers(met.within.signed(found.rows[place]), w, found.ball[place]), None
-    for p in (_snapped(goal, found.p[place]), found.p[place]):
+    by, best = Multipliers(met.within.multipliers_of_rows(found.rows[place]), w, found.ball[place]), None
+    for p in (_snap(goal, found.p[place]), found.p[place]):
         if goal.violation(p) > FEASIBLE or not np.isfinite(goal.total(p)):
             continue
         proof = prove(met, p, by)
@@ -256,7 +256,7 @@ def _proved(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proof:
     return replace(best, rows=by.rows[:count], curved=curved)
 
 
-def _snapped(goal: Goal, p: FloatArray) -> FloatArray:
+def _snap(goal: Goal, p: FloatArray) -> FloatArray:
     """p with ratios next to a bound on it exactly, where that costs nothing; the largest ratio makes up for it."""
     bounds, total = goal.within, goal.total(p)
     for reach in SNAPS:

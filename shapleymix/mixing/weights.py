@@ -84,7 +84,7 @@ def weights_of(fit: AnyFit, surface: Surface, asked: Asked) -> Weights:
     if isinstance(given, str) and given == NORMALIZED:
         if score is not None:
             raise UsageError("normalized weights are of losses, not of scores", hint="give weights of tasks")
-        return _normalized(fit, surface, amounts(nothing, asked.monolingual, targets, parse_positive, "monolingual"))
+        return _normalize(fit, surface, amounts(nothing, asked.monolingual, targets, parse_positive, "monolingual"))
     if isinstance(given, str) and "=" not in given:
         raise UsageError(f"unknown weights {given!r}", hint=did_you_mean(given, (UNWEIGHTED, NORMALIZED)))
     if score is not None and (given is None or isinstance(given, (str, Mapping))):
@@ -92,7 +92,7 @@ def weights_of(fit: AnyFit, surface: Surface, asked: Asked) -> Weights:
     return _of_numbers(amounts(nothing, given, targets, parse_number, "weights"), targets, origin)
 
 
-def _normalized(fit: AnyFit, surface: Surface, measured: FloatArray) -> Weights:
+def _normalize(fit: AnyFit, surface: Surface, measured: FloatArray) -> Weights:
     """Inverse monolingual losses: measured (K,), nats, where given, else predicted at an even mixture of own data."""
     targets = surface.targets
     own = own_data(paths_of(surface.sources, fit.parents, targets), targets)

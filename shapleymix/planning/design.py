@@ -28,7 +28,7 @@ from shapleymix.fitting.evidence import Logs, line_of, parting_run
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.settings import Size
 from shapleymix.mixing.bounds import Bounds, polytope_of
-from shapleymix.mixing.infeasibility import checked
+from shapleymix.mixing.infeasibility import require_feasible
 from shapleymix.mixing.polytope import FEASIBLE, ROUNDING, Polytope
 from shapleymix.mixing.problem import problem
 from shapleymix.random_streams import RandomStream
@@ -182,7 +182,7 @@ def design(
     trained = np.zeros((0, len(names))) if so_far is None else _distinct(so_far.aligned(names).p)
     size, tokens = _budget(so_far, known, N, D, asked)
     parents = {} if known is None else known.parents
-    area = checked(polytope_of(asked, names, 1.0 if np.isnan(tokens) else tokens, parents=parents))
+    area = require_feasible(polytope_of(asked, names, 1.0 if np.isnan(tokens) else tokens, parents=parents))
     pool, points = _mixtures(area, candidates, region, seed)
     if known is not None:
         best = problem(known, size, tokens, seed=seed, allow_unseen=True, **vars(asked)).solve().p

@@ -13,7 +13,7 @@ from shapleymix.fitting.evidence import TRACE
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.bounds import Bounds, polytope_of
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.infeasibility import checked
+from shapleymix.mixing.infeasibility import require_feasible
 from shapleymix.mixing.polytope import FEASIBLE, Polytope
 from shapleymix.mixing.solving import solve
 
@@ -66,7 +66,7 @@ def goal_of(seed: int) -> Goal:
         bounds |= {"keep_within": "of", "kept": given}
     if rng.random() < 0.2:
         bounds |= {"after": given, "trained": f"{rng.uniform(0.1, 0.9):.3f}B"}
-    within = checked(polytope_of(Bounds(**bounds), names, 1e9))
+    within = require_feasible(polytope_of(Bounds(**bounds), names, 1e9))
     w = rng.dirichlet(np.ones(K)) * (rng.random(K) < 0.9)
     w[0] += 0.1
     worst = bool(rng.random() < 0.25)

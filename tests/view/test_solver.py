@@ -11,7 +11,7 @@ from known_fits import BOUNDS, KINDS, goal_of
 from page_tools import optima_of
 from shapleymix_view.page_data import goal_document
 
-from shapleymix.mixing.infeasibility import checked
+from shapleymix.mixing.infeasibility import require_feasible
 from shapleymix.mixing.polytope import FEASIBLE
 from shapleymix.mixing.solving import solve
 
@@ -20,7 +20,7 @@ from shapleymix.mixing.solving import solve
 def test_both_solvers_find_the_same_optimum_and_prove_it(M: int):
     kinds = product(KINDS, BOUNDS, range(1 if M else 4), (False, True), (False, True))
     goals = [goal_of(law, bounds, seed, worst=worst, kl=kl, M=M) for law, bounds, seed, worst, kl in kinds]
-    goals = [replace(goal, within=checked(goal.within)) for goal in goals]
+    goals = [replace(goal, within=require_feasible(goal.within)) for goal in goals]
     asked = [goal_document(one) | {"w": one.w.tolist(), "kl": one.kl, "worst": one.worst} for one in goals]
     for goal, found in zip(goals, optima_of(asked), strict=True):
         p, best = np.array(found["p"]), solve(goal)
