@@ -64,7 +64,7 @@ def known(case: str) -> tuple[Fit, Surface, np.ndarray]:
     files = [FIXTURES / name for name in names.get(case, ("multilingual5_runs.csv",))]
     log = read_runs(files)
     law = case if case in ("exponential", "mariner") else "learned-base"
-    found = fit(log, law, bootstrap=25, folds=3)
+    found = fit(log, law, bootstrap=12, folds=2)
     N, D = float(np.median(log.N)), float(np.median(log.D))
     available = np.full(len(log.sources), 0.15 * D) if case == "repetition" else None
     score = Tasks((found.targets[0],) * 2) if case == "scores" else None
@@ -146,7 +146,7 @@ def test_pieces_are_the_mean_where_every_language_is_there(case: str):
         assert case == "mariner"
         return
     np.testing.assert_array_equal(surface.pieces.losses(q), surface.mean(q)[0])
-    assert surface.draws.batch == (25,)
+    assert surface.draws.batch == (12,)
 
 
 def test_another_regime_tells_what_lacks_its_language():

@@ -83,7 +83,7 @@ def grid_seconds(log: sm.RunLog) -> float:
 def bench_regmix(log: sm.RunLog) -> None:
     """512 runs of 17 sources and 13 targets with 10-fold held-out error; olmix's published settings take 37 minutes."""
     table("RegMix, learned-base", "replicates", "wall s", "CPU s")
-    for replicates, limit in ((0, 15), (100, 60)):
+    for replicates, limit in ((0, 15), (100, 60))[: 1 if SMALL else None]:
         cpu = time.process_time()
         spent = seconds(lambda replicates=replicates: sm.fit(log, law="learned-base", bootstrap=replicates))
         cpu = time.process_time() - cpu
@@ -146,7 +146,7 @@ def bench_ablation() -> None:
     }  # fmt: skip
     table("the default with each part and without", "part", "runs", "with", "without", "CPU s with", "without")
     for part, (cases, without_it) in parts.items():
-        for draws in cases:
+        for draws in cases[: 1 if SMALL else None]:
             with_it, spent = erred(draws)
             with patch.object(*without_it):
                 without, longer = erred(draws)
