@@ -8,18 +8,18 @@ Names are loaded when they are first used: importing the package costs next to n
 
 The wings, in the order in which data flows; each imports only from those above it:
 
-  errors          every error: its place, what was expected, the next step
-  files           files read once, with their hash, and written whole
-  display         results as people see them: a few lines, a table
-  random_streams  streams of random numbers: two purposes never draw the same ones
-  records         results as versioned JSON, read back bit for bit
-  tables          what comes in: run logs, transfer matrices, languages tables
-  game            coalitions, payoffs, exact and sampled Shapley values
-  laws            the laws: each one's equation once, as convex pieces in the mixture
-  fitting         from logs to a Fit, and at a budget to a Surface: means, joint samples, pieces
-  mixing          a question (Problem) within bounds (Polytope), its solution and its proof
-  scores          scores on tasks as functions of losses
-  planning        which runs to train next, and how far they would bring the error
+  errors      every error: its place, what was expected, the next step
+  files       files read once, with their hash, and written whole
+  display     results as people see them: a few lines, a table
+  records     results as versioned JSON, read back bit for bit
+  statistics  random streams, ranks, correlations, ends of intervals: what every wing counts with
+  tables      what comes in: run logs, transfer matrices, languages tables
+  game        coalitions, payoffs, exact and sampled Shapley values
+  laws        the laws: each one's equation once, as convex pieces in the mixture
+  fitting     from logs to a Fit, and at a budget to a Surface: means, joint samples, pieces
+  mixing      a question (Problem) within bounds (Polytope), its solution and its proof
+  scores      scores on tasks as functions of losses
+  planning    which runs to train next, and how far they would bring the error
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ from shapleymix.errors import FitError, UsageError, caution, did_you_mean
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs, one_log
 from shapleymix.laws.task_curves import CODES, TRANSFORMS, TaskCurves, Transform
-from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.statistics import RandomStream
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
 from shapleymix.tables.words import Pairs, as_word, format_size, parse_number, parse_pairs, require_names

@@ -11,10 +11,11 @@ from simulated import inputs, log_of, mixtures, simulate, true_law, with_loss
 import shapleymix as sm
 from shapleymix.errors import DataError
 from shapleymix.fitting.coverage import Coverage, coverage_of
-from shapleymix.fitting.evidence import gather, own_source, own_tokens
+from shapleymix.fitting.evidence import gather, own_tokens
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
 from shapleymix.laws import LAWS
+from shapleymix.tables.languages import own_source
 from shapleymix.tables.runs import RunLog
 
 

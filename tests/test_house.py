@@ -27,7 +27,7 @@ PACKAGES = {
     "shapleymix_cli": ROOT / "cli",
 }
 WINGS = [
-    *("errors", "files", "display", "records", "random_streams", "tables"),
+    *("errors", "files", "display", "records", "statistics", "tables"),
     *("game", "laws", "fitting", "mixing", "scores", "planning"),
 ]
 """In the order in which data flows, as `shapleymix/__init__.py` tells it."""

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import shapleymix as sm
-from shapleymix.fitting.evidence import harmed_by
 from shapleymix.fitting.fit import Fit
+from shapleymix.laws.pieces import harmed_targets
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
 
@@ -127,5 +127,5 @@ def test_parts_of_a_language_are_its_own_data_and_act_alike_until_runs_say_other
 
 
 def test_repeats_of_a_part_harm_its_own_language_alone():
-    own = harmed_by(("en/web", "en/books", "de"), ("en", "de"))
+    own = harmed_targets(("en/web", "en/books", "de"), ("en", "de"))
     np.testing.assert_array_equal(own, [[1, 0], [1, 0], [0, 1]])

@@ -10,7 +10,8 @@ from simulated import inputs, log_of, mixtures, simulate, true_law
 
 from shapleymix import Fit, RunLog, compare, fit
 from shapleymix.laws import BLACK_BOXES, Observations
-from shapleymix.laws.rivals import Mariner, folds_of, half_pooled, nonnegative, pooled
+from shapleymix.laws.rivals import Mariner, folds_of, half_pooled, pooled
+from shapleymix.statistics import nonnegative
 
 
 def noisy_log(rows: int = 60) -> RunLog:

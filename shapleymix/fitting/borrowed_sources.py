@@ -19,8 +19,8 @@ from shapleymix.errors import UsageError, caution, did_you_mean
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.settings import SEED
 from shapleymix.laws import BlackBox, Law, Parameter
-from shapleymix.random_streams import RandomStream
 from shapleymix.records import FloatArray, IntArray
+from shapleymix.statistics import RandomStream
 from shapleymix.tables.languages import own_data, paths_of
 from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 

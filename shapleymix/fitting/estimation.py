@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.evidence import HARM_ERROR, Evidence, models_harm
+from shapleymix.fitting.evidence import HARM_ERROR, Evidence
 from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import (
@@ -29,7 +29,7 @@ from shapleymix.fitting.symbols import (
 )
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Belief, Observations, Role
-from shapleymix.laws.core import CoreLaw
+from shapleymix.laws.core import CoreLaw, models_harm
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 ITERATIONS, TOLERANCE = 1000, 1e-8  # of a fit: most steps, and the relative change at which it stops

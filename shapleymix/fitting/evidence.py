@@ -17,10 +17,10 @@ from shapleymix.errors import DataError, Location
 from shapleymix.fitting.settings import ALL, FINAL, Settings
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
-from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR, Chinchilla, CoreLaw
-from shapleymix.laws.pieces import effective, harmful
-from shapleymix.random_streams import RandomStream
+from shapleymix.laws.core import CoreLaw, models_harm, repetition_prior
+from shapleymix.laws.pieces import effective, harmed_targets, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.statistics import RandomStream
 from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of, own_data
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
@@ -108,17 +108,6 @@ Fits to cut pools so tell of whole ones, and best epochs at other sizes are off 
 cube (`bench_repetition.py`).
 """
 
-ALIKE = 0.5
-"""Share of what is believed of log R* that all sources of a log have in common."""
-
-
-def believed(sources: int) -> tuple[FloatArray, FloatArray]:
-    """Centre (H,) and covariance (H, H) of the shared symbols before any run."""
-    covariance = np.zeros((1 + sources, 1 + sources))
-    covariance[0, 0] = HARM_PRIOR.spread**2
-    covariance[1:, 1:] = WORTH_PRIOR.spread**2 * (ALIKE + (1 - ALIKE) * np.eye(sources))
-    return np.append(HARM_PRIOR.center, np.full(sources, WORTH_PRIOR.center)), covariance
-
 
 @dataclass(frozen=True)
 class Evidence:
@@ -153,7 +142,7 @@ class Evidence:
         """(R, K) what repeated tokens would do to each loss at h = 1, as a share of the core."""
         log = self.log
         each = harmful(log.p, self.shares, log.N[:, None], log.D[:, None])
-        return each @ harmed_by(log.paths, log.targets)
+        return each @ harmed_targets(log.paths, log.targets)
 
     def repeats(self, law: type[Law]) -> bool:
         """Whether some run repeats tokens, and the law has h and R*."""
@@ -169,7 +158,7 @@ class Evidence:
     @property
     def usual(self) -> FloatArray:
         """(1 + M,) log h and log R* where these runs do not tell them."""
-        return believed(self.log.p.shape[1])[0] if self.repeated is None else self.repeated
+        return repetition_prior(self.log.p.shape[1])[0] if self.repeated is None else self.repeated
 
     def ratios(self, repeated: FloatArray) -> FloatArray:
         """What laws take for the ratios (..., R, M) at log h and log R* (..., 1 + M): less where tokens repeat."""
@@ -298,27 +287,6 @@ def chosen(evidence: Evidence, rows: BoolArray) -> Evidence:
     return replace(
         evidence, log=evidence.log.select(rows), weight=evidence.weight[rows], final=evidence.final[rows], unique=unique
     )
-
-
-def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
-    """For each target the index of the source that alone is its own data, or -1."""
-    own = own_data(sources, targets)
-    return np.where(own.sum(axis=0) == 1, own.argmax(axis=0) if len(sources) else -1, -1)
-
-
-def harmed_by(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
-    """(M, K) 1 where repeats of a source harm a target.
-
-    Those are its own data; every source of a target that has none; and a source that is no target's harms all.
-    """
-    own = own_data(sources, targets)
-    return (own | ~own.any(axis=0) | ~own.any(axis=1, keepdims=True)).astype(np.float64)
-
-
-def models_harm(law: Law | type[Law]) -> bool:
-    """Whether a law knows of the harm that repeated tokens do, besides what they are worth: where it has mixtures."""
-    kind = law if isinstance(law, type) else type(law)
-    return issubclass(kind, CoreLaw) and kind.takes_repetition and not issubclass(kind, Chinchilla)
 
 
 def own_tokens(log: RunLog) -> FloatArray:

@@ -15,7 +15,7 @@ from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
 from shapleymix.fitting.comparison import Comparison, selected
 from shapleymix.fitting.coverage import Coverage, Place
-from shapleymix.fitting.evidence import TRACE, Logs, finished, harmed_by, models_harm, one_log, own_source, traceless
+from shapleymix.fitting.evidence import TRACE, Logs, finished, one_log, traceless
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
 from shapleymix.fitting.one_law import errors_of, noise_of
@@ -27,10 +27,11 @@ from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, holding, moved, with_score
 from shapleymix.fitting.symbols import assumed
 from shapleymix.laws import Law
-from shapleymix.laws.core import Chinchilla
-from shapleymix.random_streams import ranks_of
+from shapleymix.laws.core import Chinchilla, models_harm
+from shapleymix.laws.pieces import harmed_targets
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.languages import Languages, LanguagesSpec, Unit, languages_of, paths_of, tokens_at_hand, unit_of
+from shapleymix.statistics import interval_ends, ranks_of
+from shapleymix.tables.languages import LanguagesSpec, Unit, languages_of, own_source, paths_of, tokens_at_hand, unit_of
 from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix
@@ -313,7 +314,7 @@ class Fit(Tabular, Record):
         Bounds are NaN without replicates.
         """
         level = parse_level(level)
-        tails = [0.5 - level / 2, 0.5 + level / 2]
+        tails = interval_ends(level)
         rows: list[Parameter] = []
         idle, none = self.law.idle(), np.zeros(len(self.targets), dtype=bool)
         for known in type(self.law).fitted():
@@ -356,7 +357,7 @@ class FitLosses(LossSource):
         if known is not None and supply is not None:
             far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
             drawn = known.drawn(float(np.hypot(*far)), fit.seed)
-        harmed = harmed_by(fit.paths, fit.targets)
+        harmed = harmed_targets(fit.paths, fit.targets)
         twins = fit.coverage.twins(fit.sources, fit.paths, fit.targets)
 
         def regime(law: Law, replicates: Law | None) -> LawAtBudget:
@@ -490,7 +491,7 @@ def fit(
     log: Logs,
     law: str | type[Law] = AUTO,
     transfer: TransferMatrix | Table | None = None,
-    languages: Languages | Table | None = None,
+    languages: LanguagesSpec | None = None,
     *,
     seed: int = SEED,
     vocabulary: float | None = None,

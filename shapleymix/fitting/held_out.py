@@ -20,8 +20,8 @@ from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, asked
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.statistics import pearson
 from shapleymix.tables.runs import RunLog
-from shapleymix.tables.transfer import pearson
 
 TWO_ERRORS = float(norm.cdf(2.0))
 """Probability from which one law is called better than another: that of two standard errors of a normal law."""

@@ -30,8 +30,8 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.fitting.coverage import Coverage
-from shapleymix.random_streams import RandomStream, ranks_of
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.statistics import RandomStream, ranks_of
 
 BEYOND_N, BEYOND_D = 0.010, 0.030
 """Standard deviation of the form's error in log loss for each factor e beyond the fitted N and D.

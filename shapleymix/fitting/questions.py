@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from shapleymix.fitting.evidence import SAME, levels_of
-from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.statistics import RandomStream
 from shapleymix.tables.languages import own_data
 from shapleymix.tables.runs import RECIPE, RunLog
 from shapleymix.tables.words import format_size

@@ -22,7 +22,7 @@ from shapleymix.display import short
 from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.estimation import Estimation
-from shapleymix.fitting.evidence import TRACE, chosen, own_source, own_tokens, without
+from shapleymix.fitting.evidence import TRACE, chosen, own_tokens, without
 from shapleymix.fitting.held_out import mean_of, over_mixtures, surely
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.one_law import Fitted, fitted_to, noise_of
@@ -30,6 +30,7 @@ from shapleymix.fitting.study import Progress, Study, held_out, sample_of_target
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.tables.languages import own_source
 
 
 @dataclass(frozen=True)

@@ -24,19 +24,18 @@ from numpy.typing import ArrayLike
 from shapleymix.display import short
 from shapleymix.errors import UsageError, described
 from shapleymix.fitting.estimation import Estimation
-from shapleymix.fitting.evidence import ALIKE, HARM_ERROR, Evidence, believed, harmed_by
+from shapleymix.fitting.evidence import HARM_ERROR, Evidence
 from shapleymix.laws import Law
-from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
-from shapleymix.laws.pieces import harmful
-from shapleymix.random_streams import RandomStream
+from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, repetition_prior
+from shapleymix.laws.pieces import harmed_targets, harmful
 from shapleymix.records import FloatArray, IntArray, Record
+from shapleymix.statistics import MEAN_ABSOLUTE, RandomStream, interval_ends
 from shapleymix.tables.mixtures import ONCE, epochs_of
 
 ROUNDS = 12
 LARGEST, SMALLEST, MOVED = 1.0, 1e-3, 1e-4
 """Of the logarithms: the longest step, one that ends the search, and that of a difference."""
 LEAST_NOISE, RIDGE = 1e-4, 1e-9
-QUIET = 1.2533  # standard deviations of normal noise over its mean absolute value
 ENTRIES = 3e6  # of Jacobians at once
 SHOWN = 5  # points of a prediction whose repetitions are told one by one
 
@@ -47,9 +46,9 @@ def drawn_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
     `ranks` (M,) number the sources whatever their order, so that each has the same draws in any.
     """
     normal = np.random.default_rng([seed, RandomStream.RATES]).standard_normal((count, 2 + len(ranks)))
-    worth = np.sqrt(ALIKE) * normal[:, 1:2] + np.sqrt(1 - ALIKE) * normal[:, 2:][:, ranks]
+    worth = np.sqrt(SHARED_WORTH) * normal[:, 1:2] + np.sqrt(1 - SHARED_WORTH) * normal[:, 2:][:, ranks]
     spread = np.column_stack([HARM_PRIOR.spread * normal[:, :1], WORTH_PRIOR.spread * worth])
-    return believed(len(ranks))[0] + spread
+    return repetition_prior(len(ranks))[0] + spread
 
 
 def fit_repetition(
@@ -59,7 +58,7 @@ def fit_repetition(
 
     `x` (V, K, P) solve it where it is, and `center` (V, H) is that of what is believed.
     """
-    usual, covariance = believed(len(problem.inputs.sources))
+    usual, covariance = repetition_prior(len(problem.inputs.sources))
     center, precision = usual if center is None else center, np.linalg.inv(covariance)
     problem = replace(problem, repeated=np.broadcast_to(problem.repeated, (len(shares), len(usual))))
     for _ in range(rounds):
@@ -109,7 +108,7 @@ def _told_by(
     curvature = (shared * root).swapaxes(1, 2) @ (shared * root) - cross.swapaxes(1, 2) @ follow
     slope = (score @ shared)[:, 0] - (pull[:, None, :] @ follow)[:, 0]
     runs = 1 / np.square(objective.weight @ problem.alike).sum(axis=1)
-    noise = QUIET * np.einsum("qr,qr->q", objective.weight, size)
+    noise = MEAN_ABSOLUTE * np.einsum("qr,qr->q", objective.weight, size)
     factor = np.maximum(runs - x.shape[1], runs / 4) / noise**2
     return factor[:, None, None] * curvature, factor[:, None] * slope
 
@@ -216,7 +215,7 @@ class Repetition(Record):
         """(2, 1 + M) bounds of h and each R*; NaN without replicates."""
         if self.replicates is None:
             return np.full((2, len(self.symbols)), np.nan)
-        return np.exp(np.quantile(self.replicates, [0.5 - level / 2, 0.5 + level / 2], axis=0))
+        return np.exp(np.quantile(self.replicates, interval_ends(level), axis=0))
 
     def parameters(
         self, sources: Sequence[str], level: float
@@ -251,7 +250,7 @@ class Repetition(Record):
     ) -> list[str]:  # fmt: skip
         """Where repeated tokens do so much harm at points (R, M), of N and D (R,), that only its order is known."""
         u = np.where(np.isnan(unique), np.inf, unique) / D[:, None]
-        harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harmed_by(paths, targets)
+        harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harmed_targets(paths, targets)
         most = harm.max(axis=0, initial=0.0)
         named = [name for name, one in zip(targets, most.tolist(), strict=True) if one > MOST_HARM]
         text = f"repeated tokens add up to {most.max(initial=0.0):.0%} to the loss on {short(named)}"

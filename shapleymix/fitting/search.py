@@ -22,8 +22,8 @@ from shapleymix.fitting.estimation import (
 )
 from shapleymix.fitting.repetition import drawn_centers, fit_repetition
 from shapleymix.fitting.symbols import COMMON
-from shapleymix.random_streams import RandomStream, ranks_of
 from shapleymix.records import FloatArray
+from shapleymix.statistics import RandomStream, ranks_of
 
 FOLLOWED = 2  # starts, of all that a few iterations compare
 BELIEVED_REPLICATE = 3e-3  # where beliefs hold every unknown: intervals are .2 to .4% narrower than at a tenth of it

@@ -22,13 +22,14 @@ from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.estimation import NEAR, Estimation, Stage
 from shapleymix.fitting.evidence import Evidence, Logs, Table, fold_masks, gather, inputs_of, limits_of, one_log
-from shapleymix.fitting.repetition import QUIET, fit_repetition
+from shapleymix.fitting.repetition import fit_repetition
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import NOISE, PriorTable
 from shapleymix.laws import LAWS, Inputs, Law
 from shapleymix.laws.base import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.statistics import MEAN_ABSOLUTE
 from shapleymix.tables.languages import Languages, languages_of, parents_of
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
@@ -188,7 +189,7 @@ class _Search:
 
         It is no better known than to a tenth: rounded, it is the same on every machine, however its sums are ordered.
         """
-        found = np.clip(QUIET * self.errors([trial], self.fold >= 0)[0], 1e-3, 0.1)
+        found = np.clip(MEAN_ABSOLUTE * self.errors([trial], self.fold >= 0)[0], 1e-3, 0.1)
         known = (self.has_training_data & (self.problem.observed.weight > 0) & (self.fold >= 0)[:, None]).any(axis=0)
         usual = np.where(known, found, np.median(found[known]) if known.any() else NOISE)
         return np.exp(np.round(np.log(usual), 1))

@@ -18,15 +18,14 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import SolveError, UsageError
-from shapleymix.fitting.evidence import models_harm
 from shapleymix.fitting.noise import first_alike
 from shapleymix.fitting.prediction import Points, mixtures_at
 from shapleymix.laws import Law
-from shapleymix.laws.core import CoreLaw
+from shapleymix.laws.core import CoreLaw, models_harm
 from shapleymix.laws.pieces import Pieces, effective, harmful
 from shapleymix.laws.task_curves import TaskCurves
-from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.statistics import RandomStream, interval_ends
 from shapleymix.tables.languages import NATS, Unit
 
 UNCALIBRATED = 0.05
@@ -361,7 +360,7 @@ class Surface:
     def _ends(self, samples: FloatArray, level: float) -> FloatArray:
         if len(samples) == 1:  # nothing is known of how sure the numbers are
             return np.full((2, *samples.shape[1:]), np.nan)
-        return np.quantile(samples, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        return np.quantile(samples, interval_ends(level), axis=0)
 
 
 def gain_between(
@@ -379,7 +378,7 @@ def gain_between(
     gained = of(losses[:, 1]) - of(losses[:, 0])
     if len(gained) == 1 or np.isnan(value):
         return Gain(value, float("nan"), float("nan"), float("nan"))
-    low, high = np.quantile(gained, [0.5 - level / 2, 0.5 + level / 2]).tolist()
+    low, high = np.quantile(gained, interval_ends(level)).tolist()
     probability = float((gained > 0).mean() + (gained == 0).mean() / 2)
     return Gain(value, min(low, value), max(high, value), probability)
 

@@ -36,9 +36,8 @@ from shapleymix.fitting.least_squares import Prior
 from shapleymix.laws import Inputs, Law, Observations, Parameter
 from shapleymix.laws.base import ABSURD, Belief, Budget, Knobs
 from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
-from shapleymix.laws.rivals import nonnegative
-from shapleymix.random_streams import RandomStream, ranks_of
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.statistics import RandomStream, nonnegative, ranks_of
 from shapleymix.tables.runs import RunLog
 
 

@@ -39,6 +39,8 @@ WORTH_PRIOR = Belief(np.log(40.0), 0.8)
 with harm left out; with it, repeats are worth more and harm more."""
 HARM_PRIOR = Belief(-5.0, 1.5)
 """Of the logarithm of h: five public logs and ours give -7.3 to -3.7; strong weight decay lowers it."""
+SHARED_WORTH = 0.5
+"""Share of the variance of log R* that all sources of a log have in common."""
 FLATTEST, STEEPEST = 0.02, 3.0  # exponents of any curve that runs show
 
 
@@ -151,6 +153,20 @@ class Chinchilla(CoreLaw):
         law, N, D = self.at(N, _fresh(p, D))
         core, slopes = law.core_and_slopes(N, D)
         return np.log(core), slopes
+
+
+def models_harm(law: Law | type[Law]) -> bool:
+    """Whether a law knows of the harm that repeated tokens do, besides what they are worth: where it has mixtures."""
+    kind = law if isinstance(law, type) else type(law)
+    return issubclass(kind, CoreLaw) and kind.takes_repetition and not issubclass(kind, Chinchilla)
+
+
+def repetition_prior(sources: int) -> tuple[FloatArray, FloatArray]:
+    """Centre (H,) and covariance (H, H) of log h and each source's log R*, before any run."""
+    covariance = np.zeros((1 + sources, 1 + sources))
+    covariance[0, 0] = HARM_PRIOR.spread**2
+    covariance[1:, 1:] = WORTH_PRIOR.spread**2 * (SHARED_WORTH + (1 - SHARED_WORTH) * np.eye(sources))
+    return np.append(HARM_PRIOR.center, np.full(sources, WORTH_PRIOR.center)), covariance
 
 
 def _fresh(p: FloatArray, D: FloatArray) -> FloatArray:

@@ -24,6 +24,7 @@ import numpy as np
 from shapleymix.errors import SolveError
 from shapleymix.laws.task_curves import TaskCurves
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.tables.languages import own_data
 
 Form = Literal["power", "exponential"]
 Rows = int | IntArray | BoolArray
@@ -418,6 +419,15 @@ def harmful(p: FloatArray, u: FloatArray, N: FloatArray | float, D: FloatArray |
     unique = np.maximum(np.where(finite, u, 1.0), TINY_SUPPLY)
     beyond = np.maximum(p - unique, 0.0) ** power if power else 1.0
     return np.where(finite, N / (D * unique**2) * beyond, 0.0)
+
+
+def harmed_targets(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
+    """(M, K) 1 where repeats of a source harm a target.
+
+    Those are its own data; every source of a target that has none; and a source that is no target's harms all.
+    """
+    own = own_data(sources, targets)
+    return (own | ~own.any(axis=0) | ~own.any(axis=1, keepdims=True)).astype(np.float64)
 
 
 def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -20,11 +20,11 @@ from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import nnls
 
 from shapleymix.errors import FitError, UsageError
 from shapleymix.laws.base import Law, Observations
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.statistics import nonnegative
 
 RATES = (1.0, 3.0, 10.0, 30.0)
 POWERS = (0.4, 0.7, 1.0)
@@ -214,13 +214,6 @@ class _Rows:
                 beta[:, j] = one[sources:-2]
         phi, tau = np.array(FLOORS)[floor] * self.lowest, np.array([tau for _, _, tau in shapes])[shape]
         return {"phi": phi, "c": c, "tau": tau, "alpha": alpha, "beta": beta, "n": n, "d": d}
-
-
-def nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
-    """Minimise `x.gram.x / 2 - right.x` over `x >= 0`, for grams (Q, P, P), positive definite, and sides (Q, P)."""
-    root = np.linalg.cholesky(gram)
-    side = np.linalg.solve(root, right[..., None])[..., 0]
-    return np.stack([nnls(rows.T, column)[0] for rows, column in zip(root, side, strict=True)])
 
 
 def _logs(N: FloatArray, D: FloatArray) -> FloatArray:

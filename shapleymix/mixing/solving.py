@@ -17,8 +17,8 @@ from shapleymix.mixing.engine import TOLERANCE, Optima, Program, minimise
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
 from shapleymix.mixing.proof import Multipliers, Proof, prove, without_proof
-from shapleymix.random_streams import RandomStream
 from shapleymix.records import FloatArray
+from shapleymix.statistics import RandomStream
 
 POOL, ROUNDS, SHRINK = 1024, 8, 0.5
 KEPT_STARTS = 4

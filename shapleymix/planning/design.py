@@ -31,8 +31,8 @@ from shapleymix.mixing.bounds import Bounds, polytope_of
 from shapleymix.mixing.infeasibility import require_feasible
 from shapleymix.mixing.polytope import FEASIBLE, ROUNDING, Polytope
 from shapleymix.mixing.problem import problem
-from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.statistics import RandomStream
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog

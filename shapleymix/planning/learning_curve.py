@@ -28,8 +28,8 @@ from shapleymix.fitting.regimes import parted
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law
-from shapleymix.random_streams import RandomStream
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.statistics import RandomStream, interval_ends
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import parse_level
@@ -184,7 +184,7 @@ def _curve(law: str, study: Study, sizes: Sequence[_Size], level: float, notices
     curves = _draws(share, np.log(PE), error, study.seed)
     ahead = np.unique(np.round(np.array(AHEAD) * now)).astype(np.int64)
     each = np.array([_ahead(curves, scatter, now, float(n)) for n in ahead])
-    ends = [0.5 - level / 2, 0.5, 0.5 + level / 2]
+    ends = sorted([0.5, *interval_ends(level)])
     low, expected, high = np.quantile(each, ends, axis=1, method="nearest")  # of infinite values, too
     return LearningCurve(
         law, share * now, PE, error * PE, now, ahead, expected, low, high, level, curves, scatter, notices

@@ -15,7 +15,7 @@ import numpy as np
 from shapleymix.display import Column, Shown, Tabular
 from shapleymix.errors import Fault, UsageError, described, printable
 from shapleymix.files import is_table_name
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
 from shapleymix.tables.words import Amounts, amounts, check_label, parse_choice, parse_size
 
@@ -109,6 +109,12 @@ def own_data(sources: Sequence[str], targets: Sequence[str]) -> BoolArray:
     """Which sources, by their paths, are a target's own data, (M, K): that of its name, and parts, as `en/web`."""
     own = [[f"{source}/".startswith(f"{target}/") for target in targets] for source in sources]
     return np.array(own, dtype=bool).reshape(len(sources), len(targets))
+
+
+def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
+    """For each target (K,) the place of the source that alone is its own data, or -1."""
+    own = own_data(sources, targets)
+    return np.where(own.sum(axis=0) == 1, own.argmax(axis=0) if len(sources) else -1, -1)
 
 
 LanguagesSpec = Languages | Table

@@ -17,6 +17,7 @@ from shapleymix.display import Column, Columns, Tabular
 from shapleymix.errors import DataError, Location, UsageError, printable
 from shapleymix.files import Json, read_json, write_json
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.statistics import cosine, pearson
 from shapleymix.tables.languages import own_data
 from shapleymix.tables.sheets import Sheet, Table, read_sheet, write_table
 from shapleymix.tables.words import align, check_label, repeated
@@ -358,28 +359,8 @@ def similarity(
     """Compare two matrices (M, K); `off` (M, K) is the mask of the entries off the diagonal."""
     found: dict[str, Any] = {}
     for ending, mask in (("", np.ones_like(off)), ("_off_diagonal", off)):
-        for name, measure in (("cosine", _cosine), ("pearson", pearson)):
+        for name, measure in (("cosine", cosine), ("pearson", pearson)):
             whole = measure(left.reshape(-1, 1), right.reshape(-1, 1), mask.reshape(-1, 1))
             found[f"{name}{ending}"] = float(whole[0])
             found[f"{name}{ending}_by_target"] = measure(left, right, mask)
     return Similarity(targets=targets, raw=raw, **found)
-
-
-def _cosine(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
-    """Cosine (K,) of the columns, over the entries of the mask."""
-    a, b = np.where(mask, left, 0.0), np.where(mask, right, 0.0)
-    norms = np.linalg.norm(a, axis=0) * np.linalg.norm(b, axis=0)
-    return np.divide((a * b).sum(axis=0), norms, out=np.full(norms.shape, np.nan), where=norms > 0)
-
-
-def pearson(left: FloatArray, right: FloatArray, mask: BoolArray) -> FloatArray:
-    """Pearson correlation (K,) of the columns, over the entries of the mask: the cosine of what is left of the mean."""
-    return _cosine(_centred(left, mask), _centred(right, mask), mask)
-
-
-def _centred(values: FloatArray, mask: BoolArray) -> FloatArray:
-    """Columns less their means over the mask; exactly 0 where a column does not vary but for rounding."""
-    kept = np.where(mask, values, 0.0)
-    left = np.where(mask, kept - kept.sum(axis=0) / np.maximum(mask.sum(axis=0), 1), 0.0)
-    noise = 1e-13 * np.abs(kept).max(axis=0, initial=0.0)
-    return np.where(np.abs(left).max(axis=0, initial=0.0) <= noise, 0.0, left)
