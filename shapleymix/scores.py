@@ -47,7 +47,7 @@ CLIPPED, LEAST_SLOPE = 0.02, 0.02
 share of a fitted slope that is left in every draw, so that no line is drawn that scores worse for a lower loss."""
 
 
-class Points(NamedTuple):
+class ScoredRuns(NamedTuple):
     """The scores of one task beside the losses of its target: losses, scores and mixtures (S,), and the chance."""
 
     task: str
@@ -169,7 +169,7 @@ class Downstream(Tabular, Record):
         return np.array([one.scatter for one in self.calibrations])
 
     @property
-    def calibrated(self) -> FloatArray:
+    def loss_range(self) -> FloatArray:
         """Lowest and highest loss (T, 2) that each line rests on."""
         return np.array([(one.losses.min(), one.losses.max()) for one in self.calibrations])
 
@@ -178,7 +178,7 @@ class Downstream(Tabular, Record):
         """The fitted curves (T,)."""
         return self._curves(*(np.array([getattr(one, name) for one in self.calibrations]) for name in ("a", "b")))
 
-    def drawn(self, replicates: int) -> TaskCurves:
+    def draw(self, replicates: int) -> TaskCurves:
         """Lines (B, T) drawn about the fitted ones by Student's t, beside the replicates of a law.
 
         A slope keeps its sign and a share of its size: no line is drawn that scores worse for a lower loss.
@@ -284,7 +284,7 @@ def calibrate_scores(
     return answer
 
 
-def lines_of(points: Points) -> dict[str, tuple[Calibration, FloatArray]]:
+def lines_of(points: ScoredRuns) -> dict[str, tuple[Calibration, FloatArray]]:
     """The line of every transform that the scores allow, with its residuals held out (S,).
 
     A sigmoid is tried where the chance level is known.
@@ -293,10 +293,10 @@ def lines_of(points: Points) -> dict[str, tuple[Calibration, FloatArray]]:
     return {one.name: _line(points, one) for one in kinds}
 
 
-def _line(points: Points, shape: Transform) -> tuple[Calibration, FloatArray]:
+def _line(points: ScoredRuns, shape: Transform) -> tuple[Calibration, FloatArray]:
     """A transform's line through all scores, and its errors on mixtures left out one at a time."""
     groups, rows = np.unique(points.groups), len(points.score)
-    through = _bent if shape.is_sigmoid else _straight
+    through = _fit_sigmoid if shape.is_sigmoid else _fit_line
     a, b = through(points, shape, np.ones(rows, dtype=bool))
     misses = np.empty(rows)
     for group in groups:
@@ -321,7 +321,7 @@ def _line(points: Points, shape: Transform) -> tuple[Calibration, FloatArray]:
     return found, misses
 
 
-def _straight(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, float]:
+def _fit_line(points: ScoredRuns, shape: Transform, kept: BoolArray) -> tuple[float, float]:
     """a and b by least squares; centred, so that no digits are lost."""
     g, s = shape.value(points.loss[kept]), points.score[kept]
     off = g - g.mean()
@@ -329,7 +329,7 @@ def _straight(points: Points, shape: Transform, kept: BoolArray) -> tuple[float,
     return a, float(s.mean() - a * g.mean())
 
 
-def _bent(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, float]:
+def _fit_sigmoid(points: ScoredRuns, shape: Transform, kept: BoolArray) -> tuple[float, float]:
     """a and b of a sigmoid by least squares, from the line through the log odds."""
     loss, score, chance = points.loss[kept], points.score[kept], points.chance
     share = np.clip((score - chance) / (1 - chance), CLIPPED, 1 - CLIPPED)
@@ -342,7 +342,7 @@ def _bent(points: Points, shape: Transform, kept: BoolArray) -> tuple[float, flo
     return float(found.x[0]), float(found.x[1])
 
 
-def _jacobian(points: Points, shape: Transform, a: float, b: float) -> FloatArray:
+def _jacobian(points: ScoredRuns, shape: Transform, a: float, b: float) -> FloatArray:
     """Derivatives (S, 2) of the scores by a and b."""
     g, chance = shape.value(points.loss), points.chance
     steep = np.ones_like(g)
@@ -352,7 +352,7 @@ def _jacobian(points: Points, shape: Transform, a: float, b: float) -> FloatArra
     return np.stack([steep * g, steep], axis=1)
 
 
-def _why_not(points: Points) -> str:
+def _why_not(points: ScoredRuns) -> str:
     """Why no line can be drawn through these scores; empty where one can."""
     mixtures = len(np.unique(points.groups))
     if mixtures < FEWEST:
@@ -378,7 +378,7 @@ def _doubt(one: Calibration) -> str:
 
 def _points(
     sheet: Sheet, log: RunLog, meanings: Mapping[str, str], chances: Mapping[str, float]
-) -> tuple[list[Points], tuple[str, ...]]:
+) -> tuple[list[ScoredRuns], tuple[str, ...]]:
     """The scores of every task beside the losses of its target, and what was left out.
 
     Raises
@@ -407,7 +407,7 @@ def _points(
         told = [chances[name] for name in ("/".join(task), task[0], "*") if name in chances]
         level = told[0] if told else float(np.nanmax(guess[mine])) if not np.isnan(guess[mine]).all() else np.nan
         groups = log.groups[np.array(rows)[kept]]
-        found.append(Points(*task, loss[~np.isnan(loss)], score[kept], groups, level))
+        found.append(ScoredRuns(*task, loss[~np.isnan(loss)], score[kept], groups, level))
     silent = len(set(log.runs) - set(runs))
     notices = [f"left out {lost} scores of runs that have no loss for the target"] if lost else []
     notices += [f"{silent} of {len(set(log.runs))} runs of the log have no scores"] if silent else []

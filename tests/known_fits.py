@@ -59,7 +59,7 @@ class Repeating(OwnFit):
         if available is None:
             return found
         both = (found.pieces, found.draws)
-        pieces, draws = (None if one is None else one.supplied(available / D, 0.1) for one in both)
+        pieces, draws = (None if one is None else one.with_supply(available / D, 0.1) for one in both)
         return replace(found, pieces=pieces, draws=draws, known=replace(found.known, pieces=pieces, draws=draws))
 
 
@@ -95,7 +95,7 @@ def pieces_of(kind: str, M: int, K: int, rng: np.random.Generator, batch: tuple[
         found = replace(found, base=np.ones(shape), phi=4 * phi)
     if kind == "repeated":
         harm = np.exp(rng.normal(0, 2, (*batch, M, K))) * (rng.random((M, K)) < 0.5)
-        return found.supplied(rng.uniform(0.02, 0.4, M), rng.uniform(0.02, 0.4, (*batch, M)), harm)
+        return found.with_supply(rng.uniform(0.02, 0.4, M), rng.uniform(0.02, 0.4, (*batch, M)), harm)
     return found
 
 

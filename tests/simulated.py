@@ -47,7 +47,7 @@ def true_law(name: str, given: Inputs, seed: int = 0) -> Law:
     shapes = {"K": (K,), "MK": (M, K)}
     ranges = TYPICAL | ({"coefficients": (0.4, 4.0)} if name == "additive" else {})
     symbols = law.givens(given) | {
-        known.name: rng.uniform(*ranges[known.name], shapes[known.axes]) for known in law.fitted()
+        known.name: rng.uniform(*ranges[known.name], shapes[known.axes]) for known in law.symbols_to_fit()
     }
     if name == "family":  # what no family member has must not cost more than any model's loss
         symbols["gamma"] = symbols["gamma"] / 2

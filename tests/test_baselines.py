@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from shapleymix.errors import UsageError
 from shapleymix.tables.mixtures import (
     USUAL,
+    baseline,
+    baselines_beside,
     epochs_of,
     mixtures_of,
-    named,
-    named_baselines,
     rivals_of,
-    smoothed,
+    smooth,
     uniform,
     unimax,
     usual,
@@ -26,21 +26,21 @@ AVAILABLE = np.array([100.0, 25.0, 4.0, 0.0])
 
 
 def test_smoothing_goes_from_uniform_to_natural():
-    np.testing.assert_allclose(smoothed(AVAILABLE[:3], 0.0), uniform(3))
-    np.testing.assert_allclose(smoothed(AVAILABLE, 1.0), AVAILABLE / 129)
-    np.testing.assert_allclose(named("natural", SOURCES, AVAILABLE, 1e3), AVAILABLE / 129)
-    np.testing.assert_allclose(smoothed(AVAILABLE, 0.5), np.array([10, 5, 2, 0]) / 17)
+    np.testing.assert_allclose(smooth(AVAILABLE[:3], 0.0), uniform(3))
+    np.testing.assert_allclose(smooth(AVAILABLE, 1.0), AVAILABLE / 129)
+    np.testing.assert_allclose(baseline("natural", SOURCES, AVAILABLE, 1e3), AVAILABLE / 129)
+    np.testing.assert_allclose(smooth(AVAILABLE, 0.5), np.array([10, 5, 2, 0]) / 17)
 
 
 def test_the_unit_of_the_sizes_does_not_matter():
-    np.testing.assert_allclose(smoothed(AVAILABLE * 1e9, 0.3), smoothed(AVAILABLE, 0.3), rtol=1e-13)
+    np.testing.assert_allclose(smooth(AVAILABLE * 1e9, 0.3), smooth(AVAILABLE, 0.3), rtol=1e-13)
 
 
 def test_tables_offer_what_is_known():
     names = ("en", "de")
-    unknown = named_baselines(names, np.array([1.0, np.nan]), {"mine": "en=0.9,de=0.1"}, 1.0)
+    unknown = baselines_beside(names, np.array([1.0, np.nan]), {"mine": "en=0.9,de=0.1"}, 1.0)
     assert list(unknown) == ["uniform", "mine"]
-    known = named_baselines(names, np.array([1.0, 4.0]), None, 1.0)
+    known = baselines_beside(names, np.array([1.0, 4.0]), None, 1.0)
     assert list(known) == ["uniform", "temperature:2", "natural"]
     assert all(p.sum() == pytest.approx(1) for p in known.values())
 
@@ -60,9 +60,9 @@ def unimax_of_the_paper(counts, budget, epochs):
 def test_a_unimax_that_does_not_fill_the_budget_is_refused_with_the_epochs_it_takes():
     available = np.array([10.0, 30.0])
     with pytest.raises(UsageError, match="'unimax:2' does not fill D = 100") as refusal:
-        named("unimax:2", ["a", "b"], available, 100.0)
+        baseline("unimax:2", ["a", "b"], available, 100.0)
     assert refusal.value.hint == "take unimax:2.5 or more, or a smaller D"
-    np.testing.assert_allclose(epochs_of(named("unimax:2.5", ["a", "b"], available, 100.0), available, 100.0), 2.5)
+    np.testing.assert_allclose(epochs_of(baseline("unimax:2.5", ["a", "b"], available, 100.0), available, 100.0), 2.5)
     assert usual(available, 100.0) == ("uniform", "natural", "temperature:2", "unimax:4")
     assert usual(available, 30.0) == USUAL
 
@@ -75,9 +75,9 @@ def test_unimax_is_the_papers_algorithm(counts, budget, epochs):
     realised = epochs_of(p, np.array(counts), budget)
     if epochs * sum(counts) < budget * (1 - 1e-8):
         with pytest.raises(UsageError, match="does not fill D"):
-            named(f"unimax:{epochs}", names, np.array(counts), budget)
+            baseline(f"unimax:{epochs}", names, np.array(counts), budget)
     if epochs * sum(counts) >= budget:
-        np.testing.assert_array_equal(named(f"unimax:{epochs}", names, np.array(counts), budget), p)
+        np.testing.assert_array_equal(baseline(f"unimax:{epochs}", names, np.array(counts), budget), p)
         assert (realised <= epochs * (1 + 1e-9)).all()
         even = p[realised < epochs * (1 - 1e-9)]
         assert np.ptp(even) <= 1e-12 if len(even) else True
@@ -85,7 +85,7 @@ def test_unimax_is_the_papers_algorithm(counts, budget, epochs):
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
 def test_temperature_is_a_power_of_the_tokens(temperature):
-    p = named(f"temperature:{temperature:g}", SOURCES, AVAILABLE, 1e3)
+    p = baseline(f"temperature:{temperature:g}", SOURCES, AVAILABLE, 1e3)
     expected = np.append(AVAILABLE[:3] ** (1 / temperature), 0)
     np.testing.assert_allclose(p, expected / expected.sum())
 
@@ -111,7 +111,7 @@ def test_tables_take_mixtures_under_names_of_their_own():
 )
 def test_wrong_baselines_are_told(text, message):
     with pytest.raises(UsageError, match=message):
-        named(text, SOURCES, AVAILABLE, 1e3)
+        baseline(text, SOURCES, AVAILABLE, 1e3)
 
 
 def test_rivals_have_names_of_their_own_or_are_their_own():
@@ -133,5 +133,5 @@ def test_two_different_mixtures_of_one_name_are_refused():
 
 def test_a_rival_cannot_take_the_name_of_another_mixture():
     with pytest.raises(UsageError, match="two mixtures are named 'temperature:2'"):
-        named_baselines(SOURCES, np.ones(4), ["temperature:2=en=1"], 1e3)
-    assert list(named_baselines(SOURCES, np.full(4, np.nan), ["uniform"], 1e3)) == ["uniform"]
+        baselines_beside(SOURCES, np.ones(4), ["temperature:2=en=1"], 1e3)
+    assert list(baselines_beside(SOURCES, np.full(4, np.nan), ["uniform"], 1e3)) == ["uniform"]

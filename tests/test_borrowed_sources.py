@@ -182,7 +182,7 @@ def test_a_measured_target_keeps_its_losses_and_takes_the_shape_of_the_other(nam
         without = found.law(p[:3] if column else p[:3, :4], *at)
         np.testing.assert_allclose(alike.law(p[:3], *at), without, rtol=1e-9, err_msg="what was measured moved")
         assert np.isfinite(alike.law(p, np.full(9, N), np.full(9, D))).all()
-    for symbol in type(alike.law).fitted():
+    for symbol in type(alike.law).symbols_to_fit():
         before = found.law.idle().get(symbol.name, np.zeros(5, dtype=bool))[4]
         value = np.asarray(getattr(alike.law, symbol.name))
         if symbol.axes == "K" and before and symbol.budget is None:

@@ -151,7 +151,7 @@ class Tasks(SimpleNamespace):
     def places(self, targets):
         return np.array([targets.index(label.partition("/")[2]) for label in self.labels])
 
-    def drawn(self, count):
+    def draw(self, count):
         return TaskCurves(*(np.broadcast_to(one, (count, 2)) for one in self.curves[:2]), *self.curves[2:])
 
     def weights(self, given, objective):
@@ -191,7 +191,7 @@ def test_mixtures_chosen_for_scores_are_the_best_of_many(shape, a, b, in_parts, 
 def test_a_law_without_pieces_is_searched_for_scores_too():
     score = tasks("minus", 0.2, 1.0)
     score.labels, score.targets = ("cloze/en", "cloze/fi"), ("en", "fi")
-    score.calibrated = np.array([[0.0, 9.0]] * 2)
+    score.loss_range = np.array([[0.0, 9.0]] * 2)
     found = sm.optimize(Bumpy(), N, D, downstream=score)
     assert np.isnan(found.gap)
     assert found.p.sum() == pytest.approx(1)

@@ -144,7 +144,7 @@ def test_several_mixtures_are_compared_with_the_first(run: Run, fit: sm.Fit) -> 
 
 def test_predictions_of_a_table_are_those_of_its_rows(run: Run, fit: sm.Fit) -> None:
     found = run("predict fit.json example/runs.csv --json -q").document
-    log = sm.read_runs("example/runs.csv").aligned(fit.sources)
+    log = sm.read_runs("example/runs.csv").align(fit.sources)
     log = log.select(log.trained)
     np.testing.assert_allclose(np.array(found["losses"], float), fit.predict(log.p, log.N, log.D).losses)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulated import FAST, log_of
 
 from shapleymix.errors import StoreError, UsageError
-from shapleymix.fitting.coverage import BUDGET_SLACK, RATIO_SLACK, Coverage, Place, coverage_of
+from shapleymix.fitting.coverage import BUDGET_SLACK, RATIO_SLACK, Coverage, Extrapolation, coverage_of
 from shapleymix.fitting.evidence import gather
 from shapleymix.fitting.fit import Fit, fit
 from shapleymix.fitting.settings import Settings
@@ -60,7 +60,7 @@ def test_a_point_is_outside_where_any_of_its_numbers_is(seed, sources, targets):
     p, N, D = rng.uniform(0, 1, (5, sources)), 10 ** rng.uniform(6, 9, 5), 10 ** rng.uniform(6, 9, 5)
     names = tuple("abcd")
     apart = np.zeros((5, targets), dtype=bool)
-    found = Place(p, N, D, names[:sources], names[:targets], known, {}, apart).outside
+    found = Extrapolation(p, N, D, names[:sources], names[:targets], known, {}, apart).outside
     for r in range(5):
         for j in range(targets):
             off = [not budgets[0, j, 0] / BUDGET_SLACK <= N[r] <= budgets[0, j, 1] * BUDGET_SLACK]
@@ -70,7 +70,7 @@ def test_a_point_is_outside_where_any_of_its_numbers_is(seed, sources, targets):
 
 
 def test_every_used_point_lies_inside(filtered, fixtures):
-    log = read_runs(fixtures / "multilingual5_runs.csv").aligned(filtered.sources, filtered.targets)
+    log = read_runs(fixtures / "multilingual5_runs.csv").align(filtered.sources, filtered.targets)
     used = log.p * log.D[:, None] >= 20_000
     found = filtered.predict(log.p, log.N, log.D)
     assert used.any()

@@ -77,7 +77,7 @@ def test_replicates_have_the_optima_that_they_have_alone(law, bounds, worst, kl)
 
 def test_goals_of_several_budgets_are_solved_as_one_by_one():
     base = goal_of("based", "box", 4, M=5)
-    goals = [replace(base, law=base.pieces.scaled(np.full(len(base.w), 1 + k / 3))) for k in range(3)]
+    goals = [replace(base, law=base.pieces.scale_losses(np.full(len(base.w), 1 + k / 3))) for k in range(3)]
     together = [proof.p for proof in solve_all(goals)]
     np.testing.assert_allclose(together, [solve(goal).p for goal in goals], atol=1e-9)
 
@@ -167,5 +167,5 @@ def test_another_solver_finds_nothing_better_for_scores(bounds, worst):
     T = len(goal.w)
     code = float(list(TRANSFORMS).index("sigmoid"))
     lines = TaskCurves(np.full(T, 1.2), np.full(T, 2.0), np.full(T, 0.25), np.full(T, code))
-    goal = replace(goal, law=goal.pieces.scored(lines, np.arange(T)))
+    goal = replace(goal, law=goal.pieces.with_curves(lines, np.arange(T)))
     assert solve(goal).certificate.objective <= second(goal) + 1e-6

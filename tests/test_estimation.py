@@ -49,7 +49,7 @@ def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
         else:
             rho = e**2 / 2
         prior = settings.prior * min(delta, 1e-2) * (np.array(problem.packing.names) == "coefficients")
-        believed = problem.believed  # noise^2 / (runs spread^2), an infinite spread being no belief
+        believed = problem.beliefs  # noise^2 / (runs spread^2), an infinite spread being no belief
         prior = prior + believed.noise[target] ** 2 / len(e) / believed.spread[target] ** 2 * (settings.prior / 1e-5)
         off = x - believed.center[target]
         return rho.mean() + prior @ off**2 / 2, score @ jacobian / len(e) + prior * off

@@ -23,7 +23,7 @@ CONVEX = [name for name, law in LAWS.items() if law.pieces is not Law.pieces and
 # the scale of its coefficients is a gauge that only the prior holds: with less of it, a search without noise stalls
 HELD_BY_PRIOR = {"exponential"}
 GAUGES = {"exponential": "t", "effective-data": "coefficients"}  # symbols that are known up to one
-LOOSE = {name for name, law in LAWS.items() if any(known.axes == "MK" for known in law.fitted())}
+LOOSE = {name for name, law in LAWS.items() if any(known.axes == "MK" for known in law.symbols_to_fit())}
 PARTIAL = [name for name, law in LAWS.items() if "families" in law.needs]  # undefined without the target's family
 
 
@@ -38,7 +38,7 @@ def symbols_of(law: Law) -> dict[str, FloatArray]:
 
 def stack(laws: list[Law]) -> Law:
     """One law whose leading axis runs over the given ones."""
-    return laws[0].mapped(lambda known, value: np.stack([getattr(law, known.name) for law in laws]))
+    return laws[0].map(lambda known, value: np.stack([getattr(law, known.name) for law in laws]))
 
 
 @EVERY
@@ -50,8 +50,8 @@ def test_declares_what_a_reader_and_the_fitter_need(name):
     assert law.reference
     assert law.assumption
     assert set(law.needs) <= {"mixture", "transfer", "families"}
-    assert set(law.givens(inputs())) == {known.name for known in law.parameters() if not known.fitted}
-    for known in law.fitted():
+    assert set(law.givens(inputs())) == {known.name for known in law.parameters() if not known.is_fitted}
+    for known in law.symbols_to_fit():
         assert known.low < known.high
         assert np.isfinite([known.low, known.high]).all()
         assert known.low > 0 or not known.positive
@@ -91,8 +91,8 @@ def test_expansion_is_the_log_of_the_equation_and_its_derivative(name):
     with np.errstate(all="raise"):
         log_loss, slopes = law.expansion(p, N, D)
     np.testing.assert_allclose(log_loss, np.log(law(p, N, D)), rtol=1e-12)
-    assert set(slopes) == {known.name for known in law.fitted()}
-    for known in law.fitted():
+    assert set(slopes) == {known.name for known in law.symbols_to_fit()}
+    for known in law.symbols_to_fit():
         np.testing.assert_allclose(slopes[known.name], numeric(law, known, p, N, D), rtol=2e-6, atol=2e-9)
 
 
@@ -121,7 +121,7 @@ def numeric(law: Law, known: Parameter, p: FloatArray, N: FloatArray, D: FloatAr
 
     def log_loss(shift: FloatArray) -> FloatArray:
         value = known.decode(known.encode(getattr(law, known.name)) + shift)
-        return np.log(law.replaced(**{known.name: value})(p, N, D))
+        return np.log(law.swap(**{known.name: value})(p, N, D))
 
     if known.axes == "K":
         return (log_loss(np.array(step)) - log_loss(np.array(-step))) / (2 * step)
@@ -133,7 +133,7 @@ def numeric(law: Law, known: Parameter, p: FloatArray, N: FloatArray, D: FloatAr
 def test_json_gives_back_every_bit(name, tmp_path):
     given = inputs(4, 3)
     law = true_law(name, given, seed=5)
-    law = law.mapped(lambda known, value: value / 3 if known.fitted else value)
+    law = law.map(lambda known, value: value / 3 if known.is_fitted else value)
     law.save(tmp_path / "law.json")
     for reader in (Law, LAWS[name]):
         again = reader.load(tmp_path / "law.json")
@@ -169,7 +169,7 @@ def test_permuted_languages_permute_predictions(name):
     def permuted(known: Parameter, value: FloatArray) -> FloatArray:
         return value[source][:, target] if known.axes == "MK" else value[target]
 
-    other = law.mapped(permuted)
+    other = law.map(permuted)
     np.testing.assert_allclose(other(p[:, source], N, D), law(p, N, D)[:, target], rtol=1e-13)
     moved = Inputs(
         tuple(given.sources[i] for i in source),
@@ -218,7 +218,7 @@ def test_a_leading_axis_is_a_loop(name):
         for symbol, slope in single[1].items():
             full = np.broadcast_to(batched[1][symbol], (5, *np.broadcast_shapes(slope.shape, (1,) * slope.ndim)))
             np.testing.assert_allclose(full[index], slope, rtol=1e-11, atol=1e-15, err_msg=symbol)
-        np.testing.assert_array_equal(np.broadcast_to(whole.defined(p), (5, 8, 3))[index], law.defined(p))
+        np.testing.assert_array_equal(np.broadcast_to(whole.is_defined(p), (5, 8, 3))[index], law.is_defined(p))
         if name in CONVEX:
             np.testing.assert_allclose(
                 whole.pieces(1e8, 1e10).losses(p[0])[index], law.pieces(1e8, 1e10).losses(p[0]), rtol=1e-13
@@ -230,10 +230,10 @@ def test_the_gauge_changes_no_prediction(name):
     law = true_law(name, inputs(4, 3), seed=8)
     factor = np.array([0.3, 7.0, 1e-3])
     symbols = symbols_of(law)
-    for known in law.fitted():
+    for known in law.symbols_to_fit():
         if known.name == GAUGES.get(name):
             shifted = symbols[known.name] * factor if known.positive else symbols[known.name] + np.log(factor)
-            law = law.replaced(**{known.name: shifted})
+            law = law.swap(**{known.name: shifted})
             largest = getattr(law.in_gauge(), known.name).max(axis=0)
             np.testing.assert_allclose(largest, 1.0 if known.positive else 0.0, atol=1e-15)
     p, (N, D) = mixtures(8, 4, seed=8), budgets(8)
@@ -245,7 +245,7 @@ def test_plain_units_are_those_of_the_search(name):
     law = true_law(name, inputs(4, 3), seed=9)
     p, (N, D) = mixtures(8, 4, seed=9), budgets(8)
     N0, D0 = (5e7, 2e9) if law.relative else (1.0, 1.0)
-    np.testing.assert_allclose(law.rescaled(N0, D0)(p, N, D), law(p, N / N0, D / D0), rtol=1e-12)
+    np.testing.assert_allclose(law.rescale(N0, D0)(p, N, D), law(p, N / N0, D / D0), rtol=1e-12)
 
 
 @EVERY
@@ -256,7 +256,7 @@ def test_no_transfer_at_all_is_nan_and_masked_without_a_warning(name):
     N, D = budgets(2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        losses, mask = law(p, N, D), np.broadcast_to(law.defined(p), (2, 4))
+        losses, mask = law(p, N, D), np.broadcast_to(law.is_defined(p), (2, 4))
         log_loss, slopes = law.expansion(p, N, D)
     np.testing.assert_array_equal(np.isfinite(losses), mask)
     assert np.isfinite(log_loss).all()

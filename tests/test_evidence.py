@@ -11,11 +11,10 @@ from simulated import inputs, log_of, mixtures, simulate, true_law, with_loss
 import shapleymix as sm
 from shapleymix.errors import DataError
 from shapleymix.fitting.coverage import Coverage, coverage_of
-from shapleymix.fitting.evidence import gather, own_tokens
+from shapleymix.fitting.evidence import gather, own_source, own_tokens
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
 from shapleymix.laws import LAWS
-from shapleymix.tables.languages import own_source
 from shapleymix.tables.runs import RunLog
 
 
@@ -95,7 +94,7 @@ def test_nothing_left_is_said():
 )
 def test_what_the_budgets_cannot_tell_is_held(sizes, tokens, held):
     log = log_of("shapley", sizes=sizes, tokens=tokens)[2]
-    assert gather(log, Settings()).held(LAWS["shapley"], slice(None)) == held
+    assert gather(log, Settings()).find_fixed(LAWS["shapley"], slice(None)) == held
 
 
 def test_observations_are_relative_to_the_geometric_mean_and_weighted():

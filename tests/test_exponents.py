@@ -10,7 +10,7 @@ from scipy.stats import norm
 from simulated import log_of, mixtures
 
 from shapleymix.fitting.fit import fit
-from shapleymix.fitting.symbols import Levels, completed, drawn_exponents
+from shapleymix.fitting.symbols import Levels, complete, draw_untold
 from shapleymix.laws import LAWS
 from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
 from shapleymix.laws.learned_base import LearnedBase
@@ -29,8 +29,8 @@ def truth_of(name: str) -> CoreLaw:
 
 def spread_out(law: CoreLaw, count: int, levels: Levels, seed: int) -> CoreLaw:
     """So many replicates of a law, each with a draw of its own."""
-    return drawn_exponents(
-        law.mapped(lambda known, value: np.stack([value] * count) if known.fitted else value), levels, seed
+    return draw_untold(
+        law.map(lambda known, value: np.stack([value] * count) if known.is_fitted else value), levels, seed
     )
 
 
@@ -39,7 +39,7 @@ def spread_out(law: CoreLaw, count: int, levels: Levels, seed: int) -> CoreLaw:
 def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes, tokens):
     truth = truth_of(name)
     if isinstance(truth, LearnedBase):  # what one value of a budget cannot tell is held at nothing
-        truth = truth.replaced(
+        truth = truth.swap(
             eta=truth.eta * (len(sizes) > 1),
             zeta=truth.zeta * (len(tokens) > 1),
             first_N=np.full(4, min(sizes)),
@@ -53,7 +53,7 @@ def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes
         for D in tokens:
             budget = np.full(6, N), np.full(6, D)
             expected = truth(p, *budget)
-            np.testing.assert_allclose(completed(truth, levels)(p, *budget), expected, rtol=1e-10)
+            np.testing.assert_allclose(complete(truth, levels)(p, *budget), expected, rtol=1e-10)
             inside = (drawn.alpha < 2.9) & (drawn.beta < 2.9)  # a bound of the exponent comes before the losses
             found = np.where(inside[:, None, :], drawn(p, *budget), expected)
             np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-9)
@@ -72,7 +72,7 @@ def test_replicates_part_beyond_budgets_that_tell_too_little(levels, moves):
 def test_one_budget_goes_on_as_the_public_runs_do():
     """The slope of log L by log N, at the one N that was fitted, is that of the belief, where E leaves room for it."""
     truth = truth_of("chinchilla")
-    flat = truth.replaced(A=np.zeros(4), E=truth.E + 1.0)
+    flat = truth.swap(A=np.zeros(4), E=truth.E + 1.0)
     levels = Levels(LOW, np.array([1e9, 3e9, 9e9]), MEAN, False)
     law = spread_out(flat, 4000, levels, seed=0)
     p, step = np.full((1, 4), 0.25), 1e-4
@@ -112,7 +112,7 @@ def test_a_law_of_another_core_and_a_term_that_the_mixture_tells_are_left_alone(
     """Effective data's B and beta are told by the mixtures, whatever the tokens."""
     truth = truth_of("effective-data")
     levels = Levels(np.array([1e7, 1e8, 1e9]), np.array([3e9]), MEAN, False)
-    assert completed(truth, levels) is truth
+    assert complete(truth, levels) is truth
     assert spread_out(truth, 3, levels, seed=0).beta.tolist() == [truth.beta.tolist()] * 3
 
 
@@ -123,11 +123,11 @@ def test_intervals_hold_the_truth_beyond_two_sizes(seed):
     inside = []
     for number in range(4):
         truth, _, log = log_of("chinchilla", rows=40, sizes=(1e8, 3e8), tokens=(1e9, 3e9, 9e9), noise=3e-3, seed=number)
-        drawn = truth.replaced(
+        drawn = truth.swap(
             alpha=np.exp(EXPONENT_PRIOR["N"].center + EXPONENT_PRIOR["N"].spread * rng.standard_normal(4))
         )
         scale = 0.3 * truth.E * 1e8**drawn.alpha
-        law = drawn.replaced(A=scale)
+        law = drawn.swap(A=scale)
         loss = law(log.p, log.N, log.D) * np.exp(3e-3 * rng.standard_normal(log.loss.shape))
         found = fit(replace(log, loss=loss), "chinchilla", bootstrap=60, folds=3, starts=2)
         told = found.predict([0.25] * 4, 1.2e9, 3e9)

@@ -26,7 +26,7 @@ def text_of(found: Fit, *, without: tuple[str, ...] = ()) -> str:
 
 
 def core_of(found: Fit) -> dict[str, np.ndarray]:
-    return {known.name: np.asarray(getattr(found.law, known.name)) for known in type(found.law).fitted()}
+    return {known.name: np.asarray(getattr(found.law, known.name)) for known in type(found.law).symbols_to_fit()}
 
 
 # what the budgets can tell
@@ -122,7 +122,7 @@ def test_the_order_of_columns_changes_no_number(noisy, name, delta, rtol):
     """
     _, given, log = noisy
     source, target = np.array([2, 0, 3, 1]), np.array([3, 1, 0, 2])
-    turned = log.aligned([log.sources[i] for i in source], [log.targets[j] for j in target])
+    turned = log.align([log.sources[i] for i in source], [log.targets[j] for j in target])
     options: dict[str, Any] = {"bootstrap": 3, "folds": 3, "delta": delta}
     one = fit(log, name, given.transfer, given.languages, **options)
     other = fit(turned, name, given.transfer, given.languages, **options)

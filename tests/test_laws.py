@@ -55,7 +55,7 @@ def test_learned_base_with_much_of_the_nsv_as_coefficients_is_the_papers_law():
 
 
 def test_no_coefficient_matters_when_gamma_is_nought():
-    law = true_law("shapley-concave", inputs()).replaced(gamma=np.zeros(4))
+    law = true_law("shapley-concave", inputs()).swap(gamma=np.zeros(4))
     core = law.core(N, D)  # type: ignore[attr-defined]
     np.testing.assert_allclose(law(P, N, D), core, rtol=1e-14)
 
@@ -64,7 +64,7 @@ def test_a_large_gamma_is_the_exponential_law():
     """`Theta^-gamma = (1 + u.p / gamma)^-gamma -> exp(-u.p)` as gamma goes to infinity."""
     u, nought = np.random.default_rng(0).uniform(0, 1, (4, 4)), np.zeros(4)
     exponential = true_law("exponential", inputs())
-    bare = exponential.replaced(E=nought, A=nought, B=nought, k=np.ones(4), t=-u)
+    bare = exponential.swap(E=nought, A=nought, B=nought, k=np.ones(4), t=-u)
     learned = learned_like(exponential, gamma=np.full(4, 1e7), u=u)
     ratio = learned(P, N, D) / learned.core(N, D)
     np.testing.assert_allclose(ratio, bare(P, N, D), rtol=1e-6)

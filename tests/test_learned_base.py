@@ -10,8 +10,8 @@ import pytest
 
 import shapleymix as sm
 from shapleymix.fitting.fit import Fit
-from shapleymix.laws.pieces import harmed_targets
 from shapleymix.records import FloatArray
+from shapleymix.tables.languages import harmed_targets
 from shapleymix.tables.runs import RunLog
 
 K, GAMMA = 8, 0.3

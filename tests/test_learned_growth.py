@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shapleymix as sm
-from shapleymix.fitting.symbols import Levels, drawn_exponents
+from shapleymix.fitting.symbols import Levels, draw_untold
 from shapleymix.laws import LAWS
 from shapleymix.laws.base import Law
 from shapleymix.laws.learned_base import GROWTH, LearnedBase
@@ -82,20 +82,20 @@ def test_its_derivatives_are_those_of_the_equation(points, replicates, own):
     law = law_of(1, replicates, own=np.broadcast_to(own, (*replicates, M, M)))
     log_loss, slopes = law.expansion(*points)
     np.testing.assert_allclose(log_loss, np.log(law(*points)), rtol=1e-12, atol=1e-14)
-    assert set(slopes) == {known.name for known in law.fitted()}
-    for known in law.fitted():
+    assert set(slopes) == {known.name for known in law.symbols_to_fit()}
+    for known in law.symbols_to_fit():
         np.testing.assert_allclose(slopes[known.name], Law._difference(law, known, *points), atol=2e-9)
 
 
 def test_growth_tells_mixtures_apart_and_leaves_the_level_to_the_core():
     """At an even ratio of own data alone, whatever has grown."""
-    law = law_of(3).replaced(u=np.eye(M))
+    law = law_of(3).swap(u=np.eye(M))
     N, D = np.array([1.0, 2.0, 50.0]), np.array([9.0, 3.0, 80.0])
     p = np.full((3, M), 1 / M)
     at_pivot = (1 + (1 / law.gamma) * law.even**law.a) ** -law.gamma
     np.testing.assert_allclose(law(p, N, D), law.core(N, D) * at_pivot, rtol=1e-13)
-    spread = np.ptp(np.log(law.replaced(eta=np.full(M, 0.3), zeta=np.full(M, 0.3))(np.eye(M), N[[0] * M], D[[0] * M])))
-    larger = np.ptp(np.log(law.replaced(eta=np.full(M, 0.3), zeta=np.full(M, 0.3))(np.eye(M), N[[2] * M], D[[2] * M])))
+    spread = np.ptp(np.log(law.swap(eta=np.full(M, 0.3), zeta=np.full(M, 0.3))(np.eye(M), N[[0] * M], D[[0] * M])))
+    larger = np.ptp(np.log(law.swap(eta=np.full(M, 0.3), zeta=np.full(M, 0.3))(np.eye(M), N[[2] * M], D[[2] * M])))
     assert larger > spread
 
 
@@ -110,8 +110,8 @@ def gained(law: LearnedBase, N: FloatArray, D: FloatArray) -> FloatArray:
 
 def test_growth_is_found_where_it_is_and_not_where_it_is_not():
     N, D = budgets(240)
-    grows = law_of(5).replaced(eta=np.full(M, 0.25), zeta=np.full(M, 0.6)).rescaled(2e6, 1e8)
-    level = grows.replaced(eta=np.zeros(M), zeta=np.zeros(M))
+    grows = law_of(5).swap(eta=np.full(M, 0.25), zeta=np.full(M, 0.6)).rescale(2e6, 1e8)
+    level = grows.swap(eta=np.zeros(M), zeta=np.zeros(M))
     for true, close in ((grows, 0.017), (level, 0.006)):
         found = sm.fit(log_of(true, N, D, 0), "learned-base", bootstrap=0).law
         np.testing.assert_allclose(gained(found, N, D), gained(true, N, D), atol=close)
@@ -121,13 +121,13 @@ def test_growth_is_found_where_it_is_and_not_where_it_is_not():
 def test_a_larger_size_is_predicted_better_where_own_data_gain_with_size():
     """Fault: one slope in the mixture at every size: it moved ratio away from what large models make most of."""
     N, D = budgets(90)
-    grows = law_of(6).replaced(eta=np.full(M, 0.3), zeta=np.full(M, 0.3)).rescaled(2e6, 1e8)
+    grows = law_of(6).swap(eta=np.full(M, 0.3), zeta=np.full(M, 0.3)).rescale(2e6, 1e8)
     shares = []
     for seed in range(3):
         log = log_of(grows, N, D, seed)
         large = log.N.max() == log.N
         found, rest = sm.fit(log.select(~large), "learned-base", bootstrap=0).law, log.select(large)
-        level = found.replaced(eta=np.zeros(M), zeta=np.zeros(M))
+        level = found.swap(eta=np.zeros(M), zeta=np.zeros(M))
         with_growth, without = (
             np.abs(np.log(law.losses(rest.p, rest.N, rest.D) / rest.loss)).mean() for law in (found, level)
         )
@@ -136,11 +136,11 @@ def test_a_larger_size_is_predicted_better_where_own_data_gain_with_size():
 
 
 def test_one_budget_tells_no_growth_and_replicates_draw_it():
-    law = law_of(7, (200,)).rescaled(1e6, 1e8)
+    law = law_of(7, (200,)).rescale(1e6, 1e8)
     one = np.ones(1)
     levels = Levels(2e6 * one, 3e8 * one, np.full(M, 1 / M), False)
-    zero = law.replaced(eta=0 * law.eta, zeta=0 * law.zeta)
-    drawn = drawn_exponents(zero, levels, 0)
+    zero = law.swap(eta=0 * law.eta, zeta=0 * law.zeta)
+    drawn = draw_untold(zero, levels, 0)
     p = np.random.default_rng(0).dirichlet(np.ones(M), 5)
     there = (np.full(5, 2e6), np.full(5, 3e8))
     np.testing.assert_allclose(drawn(p, *there), zero(p, *there), rtol=1e-12)
@@ -148,13 +148,13 @@ def test_one_budget_tells_no_growth_and_replicates_draw_it():
         assert abs(float(found.std()) / GROWTH - 1) < 0.15
         assert float(np.abs(found).max()) <= 1
     several = Levels(2e6 * np.array([1.0, 2.0]), 3e8 * np.array([1.0, 2.0]), np.full(M, 1 / M), False)
-    kept = drawn_exponents(law, several, 0)
+    kept = draw_untold(law, several, 0)
     np.testing.assert_array_equal(kept.eta, law.eta)
 
 
 def test_a_log_of_one_budget_holds_growth_at_nothing():
     rows = 30
-    log = log_of(law_of(8).rescaled(1e6, 1e8), np.full(rows, 2e6), np.full(rows, 3e8), 2)
+    log = log_of(law_of(8).rescale(1e6, 1e8), np.full(rows, 2e6), np.full(rows, 3e8), 2)
     found = sm.fit(log, "learned-base", bootstrap=0, folds=0)
     assert not found.law.eta.any()
     assert not found.law.zeta.any()
@@ -165,10 +165,10 @@ def test_a_target_that_is_no_source_grows_by_nothing():
     law = law_of(9)
     own = np.eye(M)
     own[0, 0] = 0
-    foreign = law.replaced(own=own)
+    foreign = law.swap(own=own)
     p = np.random.default_rng(3).dirichlet(np.ones(M), 4)
     N, D = np.full(4, 7.0), np.full(4, 5.0)
-    other = foreign.replaced(eta=law.eta + np.eye(M)[0], zeta=law.zeta + np.eye(M)[0])
+    other = foreign.swap(eta=law.eta + np.eye(M)[0], zeta=law.zeta + np.eye(M)[0])
     np.testing.assert_array_equal(foreign(p, N, D)[:, 0], other(p, N, D)[:, 0])
     assert {name: one.tolist() for name, one in foreign.idle().items()} == {
         name: [True, False, False, False] for name in ("a", "eta", "zeta")
@@ -228,14 +228,14 @@ def test_no_fit_predicts_a_rise(growing_fit):
 def growing_fit() -> sm.Fit:
     """Of a log in which own data gain much, and more tokens nothing without them."""
     N, D = budgets(60)
-    grows = law_of(12).replaced(eta=np.full(M, 0.5), zeta=np.full(M, 1.0)).rescaled(2e6, 1e8)
+    grows = law_of(12).swap(eta=np.full(M, 0.5), zeta=np.full(M, 1.0)).rescale(2e6, 1e8)
     return sm.fit(log_of(grows, N, D, 0), "learned-base", bootstrap=20, folds=0)
 
 
 def test_a_column_that_no_run_holds_changes_no_prediction():
     """Fault: it moved the even ratio, and with it far predictions."""
     N, D = budgets(18)
-    log = log_of(law_of(10).rescaled(2e6, 1e8), N, D, 3)
+    log = log_of(law_of(10).rescale(2e6, 1e8), N, D, 3)
     wider = replace(log, p=np.column_stack([log.p, np.zeros(len(log))]), sources=(*log.sources, "xx"))
     one, other = (sm.fit(each, "learned-base", bootstrap=0, folds=0).law for each in (log, wider))
     np.testing.assert_allclose(other.even, 1 / M)

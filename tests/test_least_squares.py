@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 
 from shapleymix.fitting.fit import fit
-from shapleymix.fitting.least_squares import CONVERGED, Loss, Objective, Prior, minimize
+from shapleymix.fitting.least_squares import CONVERGED, Loss, Prior, Regression, minimize
 from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 
@@ -33,10 +33,10 @@ def problems(count: int, noise: float, outliers: float = 0.0, seed: int = 0) -> 
     return truth, y + 0.5 * (rng.random(y.shape) < outliers)
 
 
-def objective(y: FloatArray, loss: Loss, low=WIDE[0], high=WIDE[1], prior=None, weight=None) -> Objective:
+def objective(y: FloatArray, loss: Loss, low=WIDE[0], high=WIDE[1], prior=None, weight=None) -> Regression:
     weight, prior = np.ones_like(y) if weight is None else weight, prior or Prior(*np.zeros((2, len(y), 3)))
     both, values = lambda x, q: (curve(x) - y[q], slope(x)), lambda x, q: curve(x) - y[q]
-    return Objective(both, values, weight, loss, low, high, prior)
+    return Regression(both, values, weight, loss, low, high, prior)
 
 
 def value(x: FloatArray, y: FloatArray, delta: float, weight: FloatArray | float = 1.0, prior: Prior | None = None):

@@ -27,9 +27,9 @@ def made(kind: str, replicates: tuple[int, ...] = ()) -> Pieces:
         return Pieces("power", floor, scale, gamma, phi)
     found = Pieces("power", floor, scale, gamma, phi, s, np.full(3, 0.4))
     if kind in ("shared", "repeated", "scored"):
-        found = found.pooled([(i, 0, np.arange(3) < 2) for i in (3, 2)]) if kind == "shared" else found
-        found = found.supplied(UNIQUE, RATE, draws.uniform(0, 9, (*replicates, 4, 3)) * np.isfinite(UNIQUE)[:, None])
-    return found.scored(LINES, np.array([2, 0, 1])) if kind == "scored" else found
+        found = found.pool_twins([(i, 0, np.arange(3) < 2) for i in (3, 2)]) if kind == "shared" else found
+        found = found.with_supply(UNIQUE, RATE, draws.uniform(0, 9, (*replicates, 4, 3)) * np.isfinite(UNIQUE)[:, None])
+    return found.with_curves(LINES, np.array([2, 0, 1])) if kind == "scored" else found
 
 
 def sure(pieces: Pieces, highest: np.ndarray) -> np.ndarray:
@@ -91,13 +91,13 @@ def test_fields_have_the_derivatives_that_fits_use(kind: str):
 
 
 def test_selections_keep_every_number():
-    pieces = made("concave", (5,)).supplied(UNIQUE, np.linspace(0.05, 0.5, 5)[:, None], np.ones((4, 3)))
+    pieces = made("concave", (5,)).with_supply(UNIQUE, np.linspace(0.05, 0.5, 5)[:, None], np.ones((4, 3)))
     whole = pieces.losses(P)
     np.testing.assert_allclose(pieces.select(np.array([0, 2])).losses(P), whole[:, [0, 2]], rtol=1e-14)
     np.testing.assert_allclose(pieces.flat().take(3).losses(P), whole[3], rtol=1e-14)
     few, rows = np.array([0.3, 0.0, 0.7, 0.0]), np.array([0, 2])
     np.testing.assert_allclose(pieces.select_sources(rows).losses(few[rows]), pieces.losses(few), rtol=1e-14)
-    np.testing.assert_allclose(pieces.scaled(np.full(3, 2.0)).losses(P), 2 * whole, rtol=1e-14)
+    np.testing.assert_allclose(pieces.scale_losses(np.full(3, 2.0)).losses(P), 2 * whole, rtol=1e-14)
     assert pieces.batch == (5,)
 
 
@@ -114,9 +114,9 @@ def test_zero_ratios_have_the_limits_of_the_law():
 
 def test_supplies_that_change_nothing_and_those_that_a_law_has_no_place_for():
     pieces = made("concave")
-    assert pieces.supplied(np.array([1.0, 2.0, np.nan, np.inf]), RATE) is pieces
+    assert pieces.with_supply(np.array([1.0, 2.0, np.nan, np.inf]), RATE) is pieces
     with pytest.raises(SolveError):
-        made("exponential").supplied(UNIQUE, RATE)
+        made("exponential").with_supply(UNIQUE, RATE)
 
 
 @pytest.mark.parametrize("seed", range(20))

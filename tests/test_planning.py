@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shapleymix as sm
-from shapleymix.planning.design import NOISE, choose, features, moved_within
+from shapleymix.planning.design import NOISE, choose, features, move_within
 
 FIVE = Path(__file__).parents[1] / "fixtures" / "multilingual5_runs.csv"
 NAMES, FAMILIES = ("en", "de", "fr", "zh", "ja"), FIVE.with_name("multilingual5_languages.csv")
@@ -65,7 +65,7 @@ def test_all_that_is_planned_lies_within_bounds(log: sm.RunLog, bounds: dict[str
     area = sm.problem(sm.fit(log, law="additive", bootstrap=0, folds=0, min_own_tokens=0), 1e5, 1e6, **bounds).within
     assert max(area.violation(p) for p in plan.p) < 1e-7
     assert len(plan.p) == 12
-    assert len(np.unique(moved_within(area, np.random.default_rng(0).dirichlet(np.ones(5), 50)).round(6), axis=0)) > 40
+    assert len(np.unique(move_within(area, np.random.default_rng(0).dirichlet(np.ones(5), 50)).round(6), axis=0)) > 40
     np.testing.assert_allclose(plan.p.sum(axis=1), 1, atol=1e-9)
 
 

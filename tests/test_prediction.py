@@ -102,7 +102,7 @@ def test_an_undefined_law_predicts_nan_and_says_so():
 
 def test_evaluation_scores_a_log_in_any_order_of_labels(fitted):
     _, _, log = log_of("shapley-tempered", rows=30, noise=1e-2)
-    turned = log.aligned(log.sources[::-1], log.targets[::-1])
+    turned = log.align(log.sources[::-1], log.targets[::-1])
     one, other = evaluate(fitted, log), evaluate(fitted, turned)
     assert one.scores.targets == other.scores.targets == fitted.targets
     np.testing.assert_array_equal(one.scores.PE, other.scores.PE)

@@ -11,9 +11,9 @@ from scipy.stats import kstest
 from simulated import FAST, log_of, same_rows, with_loss
 
 from shapleymix.errors import DataError
-from shapleymix.fitting.evidence import finished, gather
+from shapleymix.fitting.evidence import gather, is_finished
 from shapleymix.fitting.fit import evaluate, fit
-from shapleymix.fitting.questions import explained
+from shapleymix.fitting.questions import explain
 from shapleymix.fitting.settings import Settings
 from shapleymix.mixing.optimize import optimize
 from shapleymix.records import FloatArray
@@ -90,9 +90,9 @@ def test_the_chance_of_a_cause_is_uniform_where_there_is_none(seeds):
     rest, by = ([np.repeat(one, seeds, axis=0) for one in (scatter, sizes, groups)], np.repeat(by, seeds, axis=0))
     drawn = [np.repeat(cause[_shuffled(sizes, rng)], seeds) for _ in range(300)]
     causes = [np.stack([one, one**2], axis=1)[..., None] for one in drawn]
-    chances = [explained(one, *rest, seed)[1] for seed, one in enumerate(causes)]
+    chances = [explain(one, *rest, seed)[1] for seed, one in enumerate(causes)]
     assert kstest(chances, "uniform").pvalue > 0.01
-    chances = [explained(by[..., None], one[:, None], *rest[1:], seed)[1] for seed, one in enumerate(drawn)]
+    chances = [explain(by[..., None], one[:, None], *rest[1:], seed)[1] for seed, one in enumerate(drawn)]
     assert kstest(chances, "uniform").pvalue > 0.01
 
 
@@ -179,7 +179,7 @@ def checkpointed(drift: FloatArray) -> RunLog:
 def test_a_fit_answers_for_final_losses():
     """Fault: checkpoints of a decaying learning rate were taken for final losses."""
     log = checkpointed(0.1 * np.linspace(1, 0, 8))
-    last = finished(log)
+    last = is_finished(log)
     late, alone = (fit(one, "chinchilla", bootstrap=0, folds=3) for one in (log, log.select(last)))
     every = fit(log, "chinchilla", bootstrap=0, folds=3, checkpoints="all")
     assert (late.rows, every.rows, alone.rows) == (10, 80, 10)

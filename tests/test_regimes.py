@@ -11,7 +11,7 @@ import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting.evidence import own_tokens
 from shapleymix.fitting.fit import Fit
-from shapleymix.fitting.regimes import parted
+from shapleymix.fitting.regimes import part_regimes
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
 
@@ -68,7 +68,7 @@ def test_each_regime_has_the_fit_that_it_would_have_alone(log, fits):
 def test_regimes_are_told_on_every_draw(jump, seed):
     """Fault: held-out errors on the others had to fall, by however little, and most draws were missed by chance."""
     study = study_of(two_regimes(jump, seed=seed), None, None, Settings(bootstrap=0, folds=FOLDS), 0)
-    assert parted(study).lacking.any() == (jump > 0)
+    assert part_regimes(study).lacking.any() == (jump > 0)
 
 
 def test_one_law_stays_where_there_is_one_regime():
@@ -98,7 +98,7 @@ def test_a_saved_fit_predicts_the_same(log, fits, tmp_path: Path):
 def test_two_regimes_err_less_than_one_law_for_all(log, fits):
     scored = sm.evaluate(fits["default"], log).scores
     told = fits["with"].predict(log.p, log.N, log.D).losses  # by a fit that was told nothing of the other regime
-    assert np.array_equal(np.isnan(told), log.aligned(log.sources, log.sources).p == 0)
+    assert np.array_equal(np.isnan(told), log.align(log.sources, log.sources).p == 0)
     assert scored.mean["PE"] < sm.evaluate(fits["all"], log).scores.mean["PE"]
 
 

@@ -16,10 +16,10 @@ from shapleymix.errors import UsageError
 from shapleymix.fitting.surface import LawAtBudget
 from shapleymix.laws import LAWS
 from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
-from shapleymix.laws.pieces import effective, harmed_targets, harmful
+from shapleymix.laws.pieces import effective, harmful
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.solving import solve
-from shapleymix.tables.languages import Languages
+from shapleymix.tables.languages import Languages, harmed_targets
 from shapleymix.tables.runs import RunLog
 
 pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")

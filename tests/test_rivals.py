@@ -10,7 +10,7 @@ from simulated import inputs, log_of, mixtures, simulate, true_law
 
 from shapleymix import Fit, RunLog, compare, fit
 from shapleymix.laws import BLACK_BOXES, Observations
-from shapleymix.laws.rivals import Mariner, folds_of, half_pooled, pooled
+from shapleymix.laws.rivals import Mariner, choose_half_pooled, choose_pooled, folds_of
 from shapleymix.statistics import nonnegative
 
 
@@ -102,11 +102,11 @@ def test_nonnegative_ridge_agrees_with_scipy():
 
 def test_choices_are_pooled_over_targets():
     error = np.array([[1.0, 1.2, 9.0], [1.1, 1.0, 1.0], [3.0, 3.0, 1.5]])
-    assert pooled(error) == 1
-    np.testing.assert_array_equal(half_pooled(error), [1, 1, 1])
+    assert choose_pooled(error) == 1
+    np.testing.assert_array_equal(choose_half_pooled(error), [1, 1, 1])
     torn = np.array([[1.0, 1.2, 1.2], [3.0, 1.0, 1.0]])
-    np.testing.assert_array_equal(half_pooled(torn), [0, 0, 0])
-    np.testing.assert_array_equal(half_pooled(np.array([[1.0, 1.9, 1.9], [3.0, 1.0, 1.0]])), [0, 1, 1])
+    np.testing.assert_array_equal(choose_half_pooled(torn), [0, 0, 0])
+    np.testing.assert_array_equal(choose_half_pooled(np.array([[1.0, 1.9, 1.9], [3.0, 1.0, 1.0]])), [0, 1, 1])
     folds = folds_of(np.array([4, 4, 1, 7, 7, 7, 2]), 3, 0)
     assert len({folds[0], folds[1]}) == len({folds[3], folds[4], folds[5]}) == 1
     assert set(folds.tolist()) == {0, 1, 2}

@@ -66,7 +66,7 @@ def test_the_order_of_rows_and_columns_does_not_matter(log, random):
     rows = list(range(len(log)))
     random.shuffle(rows)
     shuffled = read_runs({name: [column[row] for row in rows] for name, column in _gaps(columns)}, losses="optional")
-    again = shuffled.select(np.argsort(rows)).aligned(log.sources, log.targets)
+    again = shuffled.select(np.argsort(rows)).align(log.sources, log.targets)
     assert same_rows(log, again)
     assert again.mixture_keys == log.mixture_keys
 

@@ -29,7 +29,7 @@ def test_neither_names_nor_orders_matter(seed, fixtures):
         sources=tuple(names[name] for name in log.sources),
         targets=tuple(names[name] for name in log.targets),
     )
-    turned = renamed.aligned([renamed.sources[i] for i in columns], [renamed.targets[j] for j in targets])
+    turned = renamed.align([renamed.sources[i] for i in columns], [renamed.targets[j] for j in targets])
     assert np.array_equal(turned.folds(5), log.folds(5)[rows])
     found = []
     for one in (log, renamed, turned):
@@ -72,7 +72,7 @@ def test_a_log_without_ratios_groups_by_run():
 
 def test_several_logs_as_one(fixtures):
     game, runs = (read_runs(fixtures / f"multilingual5_{name}.csv") for name in ("coalitions", "runs"))
-    turned = runs.aligned(runs.sources[::-1], runs.targets[::-1])
+    turned = runs.align(runs.sources[::-1], runs.targets[::-1])
     both = concat([game, turned])
     assert len(both) == len(game) + len(runs)
     assert both.sources == game.sources

@@ -11,18 +11,18 @@ from scipy.stats import linregress
 
 import shapleymix as sm
 from shapleymix.laws.task_curves import TRANSFORMS
-from shapleymix.scores import Points, lines_of
+from shapleymix.scores import ScoredRuns, lines_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HELLASWAG = (4.030, 0.098)
 """The ShapleyLaw paper's fit of HellaSwag in English: s = a exp(-l) + b."""
 
 
-def points(seed: int = 0, rows: int = 9, noise: float = 0.004, chance: float = 0.25) -> Points:
+def points(seed: int = 0, rows: int = 9, noise: float = 0.004, chance: float = 0.25) -> ScoredRuns:
     rng = np.random.default_rng(seed)
     loss = rng.uniform(2.2, 3.4, rows)
     score = HELLASWAG[0] * np.exp(-loss) + HELLASWAG[1] + noise * rng.standard_normal(rows)
-    return Points("hellaswag", "en", loss, score, np.arange(rows), chance)
+    return ScoredRuns("hellaswag", "en", loss, score, np.arange(rows), chance)
 
 
 def log_of(loss: np.ndarray) -> sm.RunLog:
@@ -69,7 +69,7 @@ def test_a_sigmoid_is_that_of_scipy() -> None:
 
 def test_rows_of_one_mixture_are_held_out_together_and_count_once() -> None:
     data = points(rows=6)
-    twice = Points(*(np.repeat(one, 2) if isinstance(one, np.ndarray) else one for one in data))
+    twice = ScoredRuns(*(np.repeat(one, 2) if isinstance(one, np.ndarray) else one for one in data))
     lines = [lines_of(one)["exp"][0].held_out for one in (data, twice)]
     assert lines[0] == pytest.approx(lines[1], rel=1e-9)
 
@@ -95,7 +95,7 @@ def test_faults_have_their_place(tmp_path: Path, change: dict[str, str], column:
 
 def test_drawn_lines_spread_as_their_covariance_and_keep_their_sign() -> None:
     tasks = sm.calibrate_scores(FIXTURES / "multilingual5_runs.csv", FIXTURES / "multilingual5_scores.csv")
-    drawn = tasks.drawn(4000)
+    drawn = tasks.draw(4000)
     assert (np.sign(drawn.a) == np.sign(tasks.curves.a)).all()
     for t, one in enumerate(tasks.calibrations):
         wide = one.covariance[0, 0] * one.dof / (one.dof - 2)

@@ -55,13 +55,13 @@ def test_starts_are_within_bounds_best_first_and_near_the_data(name):
 def test_linear_symbols_are_exact_where_the_grid_holds_the_exponents():
     """alpha = beta = .25 and gamma = .2 are on the grid: E, A and B must come out by the projection alone."""
     problem, law = problem_of("shapley", rows=40)
-    exact = law.replaced(A=law.A / 4, B=law.B / 4, alpha=np.full(4, 0.25), beta=np.full(4, 0.25), gamma=np.full(4, 0.2))
+    exact = law.swap(A=law.A / 4, B=law.B / 4, alpha=np.full(4, 0.25), beta=np.full(4, 0.25), gamma=np.full(4, 0.2))
     log = problem.evidence.log
     log = with_loss(log, exact(log.p, log.N, log.D))
     problem = Estimation.of(LAWS["shapley"], gather(log, Settings()), problem.inputs, Settings())
     estimate = starting_points(problem.packing, problem.observed, problem.inputs, problem.givens, 1)[0]
     found = problem.packing.unpack(estimate, {"nsv": problem.givens["nsv"].T[..., None]})
-    plain = found.rescaled(*problem.evidence.units(LAWS["shapley"]))
+    plain = found.rescale(*problem.evidence.units(LAWS["shapley"]))
     for name in ("E", "A", "B", "gamma"):
         np.testing.assert_allclose(getattr(plain, name)[:, 0], getattr(exact, name), rtol=1e-4, err_msg=name)
 

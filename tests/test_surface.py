@@ -40,7 +40,7 @@ class Tasks:
         return np.array([0.01, 0.02]) * self.noisy
 
     @property
-    def calibrated(self) -> np.ndarray:
+    def loss_range(self) -> np.ndarray:
         return np.array([[0.1, 10.0], [0.1, 10.0]])
 
     @property
@@ -48,7 +48,7 @@ class Tasks:
         shape = np.array([CODES["minus"], CODES["sigmoid"]])
         return TaskCurves(np.array([0.1, 2.0]), np.array([1.0, 4.0]), np.array([0.0, 0.25]), shape)
 
-    def drawn(self, count: int) -> TaskCurves:
+    def draw(self, count: int) -> TaskCurves:
         a, b, guess, shape = self.curves
         wobble = 1 + 0.02 * np.random.default_rng(0).standard_normal((count, 2))
         return TaskCurves(a * wobble, b * wobble, guess, shape)

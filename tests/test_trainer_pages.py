@@ -59,7 +59,7 @@ def test_runs_come_in_by_the_command_of_the_page(page: str, run: Run, tmp_path: 
     shutil.copy(GOLDEN / "design.csv", tmp_path)
     (words,) = calls(page, "import")
     assert run("import", *words, *MORE.get(page, ())).code == 0
-    log = sm.read_runs("runs.csv").aligned(("en", "de"), ("en", "de"))
+    log = sm.read_runs("runs.csv").align(("en", "de"), ("en", "de"))
     assert dict(zip(log.runs, log.loss.tolist(), strict=True)) == MEASURED[page]
     assert set(log.N.tolist()) == {97600.0}
     assert len(set(log.D.tolist())) == 2

@@ -112,7 +112,7 @@ def test_provenance_of_other_values_is_left_out(tmp_path, exact):
 def test_the_order_of_rows_and_columns_does_not_matter(exact, tmp_path):
     frame = pl.DataFrame(exact.columns())
     shuffled = frame.sample(fraction=1.0, shuffle=True, seed=3).select(frame.columns[::-1])
-    again = read_transfer(shuffled).aligned(exact.sources, exact.targets)
+    again = read_transfer(shuffled).align(exact.sources, exact.targets)
     assert np.array_equal(again.nsv, exact.nsv)
 
 
@@ -123,7 +123,7 @@ def test_only_normalised_values(exact, tmp_path):
     assert matrix.sv is None
     assert np.array_equal(matrix.nsv, exact.nsv)
     with pytest.raises(DataError, match="only normalised"):
-        matrix.calibrated(np.ones(5))
+        matrix.calibrate(np.ones(5))
     assert matrix.compare(exact).raw is None
 
 
@@ -164,37 +164,37 @@ def test_every_pair_once(tmp_path):
 
 
 def test_leaving_sources_out_normalises_again(exact):
-    part = exact.aligned(["zh", "de"], exact.targets)
+    part = exact.align(["zh", "de"], exact.targets)
     assert part.nsv == pytest.approx(np.exp(part.sv - part.sv.max(axis=0)), rel=1e-14)
     with pytest.raises(DataError, match="'xx' is missing"):
-        exact.aligned(["xx"], exact.targets)
+        exact.align(["xx"], exact.targets)
 
 
 def test_calibration_gives_each_target_its_loss_drop(irds, fixtures):
-    matrix = irds.calibrated()
+    matrix = irds.calibrate()
     drops = irds.provenance["loss_drop"]
     assert matrix.sv.sum(axis=0) == pytest.approx([drops[name] for name in irds.targets])
-    assert matrix.compare(matrix.calibrated()).cosine == pytest.approx(1.0)
+    assert matrix.compare(matrix.calibrate()).cosine == pytest.approx(1.0)
     log = fixtures / "multilingual5_runs.csv"
     fits = [fit(log, "shapley", one, bootstrap=0, folds=0).law for one in (irds, matrix)]
     np.testing.assert_array_equal(fits[0].nsv, fits[1].nsv)
 
 
 def test_calibration_scales_errors_and_refuses_what_it_cannot_scale():
-    matrix = labelled([[1.0], [3.0]], stderr=[[0.1], [0.2]]).calibrated([8.0])
+    matrix = labelled([[1.0], [3.0]], stderr=[[0.1], [0.2]]).calibrate([8.0])
     assert matrix.sv.ravel().tolist() == [2, 6]
     assert matrix.stderr.ravel() == pytest.approx([0.2, 0.4])
     with pytest.raises(DataError, match="cannot calibrate t0"):
-        labelled([[1.0], [-3.0]]).calibrated([1.0])
+        labelled([[1.0], [-3.0]]).calibrate([1.0])
     with pytest.raises(DataError, match="no loss drops are known"):
-        labelled([[1.0]]).calibrated()
+        labelled([[1.0]]).calibrate()
     with pytest.raises(DataError, match="1 numbers above 0"):
-        labelled([[1.0]]).calibrated([-1.0])
+        labelled([[1.0]]).calibrate([-1.0])
 
 
 def test_calibrated_gradients_resemble_the_exact_values(irds, exact):
     """The measurement behind calibration as the default: the figures are those of an independent analysis."""
-    calibrated, plain = irds.calibrated().compare(exact), irds.compare(exact)
+    calibrated, plain = irds.calibrate().compare(exact), irds.compare(exact)
     assert calibrated.cosine == pytest.approx(0.978, abs=6e-4)
     assert calibrated.pearson == pytest.approx(0.952, abs=6e-4)
     assert calibrated.cosine_off_diagonal == pytest.approx(0.940, abs=6e-4)
@@ -206,7 +206,7 @@ def test_calibrated_gradients_resemble_the_exact_values(irds, exact):
 
 def test_comparison_matches_numpy_and_labels(irds, exact):
     off = ~np.eye(5, dtype=bool)
-    turned = exact.aligned(exact.sources[::-1], exact.targets[::-1])
+    turned = exact.align(exact.sources[::-1], exact.targets[::-1])
     found = irds.compare(turned)
     a, b = irds.nsv, exact.nsv
     assert found.pearson == pytest.approx(np.corrcoef(a.ravel(), b.ravel())[0, 1])
@@ -221,7 +221,7 @@ def test_comparison_matches_numpy_and_labels(irds, exact):
 
 def test_comparison_of_different_labels_is_refused(exact):
     with pytest.raises(DataError, match="missing from the sources"):
-        exact.compare(exact.aligned(["en", "de"], exact.targets))
+        exact.compare(exact.align(["en", "de"], exact.targets))
 
 
 def test_what_is_undefined_is_nan():

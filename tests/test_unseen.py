@@ -16,7 +16,7 @@ from shapleymix.laws import LAWS
 from shapleymix.records import FloatArray
 from shapleymix.tables.runs import RunLog
 
-LEARNING = [name for name, law in LAWS.items() if any(known.axes == "MK" for known in law.fitted())]
+LEARNING = [name for name, law in LAWS.items() if any(known.axes == "MK" for known in law.symbols_to_fit())]
 ROWS = 40
 ZH = 3
 pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
@@ -98,8 +98,8 @@ def test_a_source_without_runs_is_taken_for_the_middle_one(name):
     packing = Packing(LAWS[name], 4, {})
     x = np.random.default_rng(1).random((5, 2, len(packing.names)))
     seen = np.array([[True, True, True, False], [False] * 4])
-    found = packing.filled(x, np.broadcast_to(seen, (5, 2, 4)))
-    assert packing.filled(x, np.ones((5, 2, 4), dtype=bool)) is x
+    found = packing.fill_unseen(x, np.broadcast_to(seen, (5, 2, 4)))
+    assert packing.fill_unseen(x, np.ones((5, 2, 4), dtype=bool)) is x
     for known in packing.free:
         before, after = (values[..., packing.slices()[known.name]] for values in (x, found))
         if known.axes == "K":

@@ -15,7 +15,7 @@ from shapleymix.errors import UsageError, described, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.tables.languages import column_of, read_languages
 from shapleymix.tables.runs import RECIPE
-from shapleymix.tables.sheets import listed
+from shapleymix.tables.sheets import as_list
 from shapleymix.tables.words import parse_size
 from shapleymix_io.table import flat
 
@@ -83,7 +83,7 @@ class ColumnMap:
         UsageError
             If a text is no `KEY=VALUE`, a key is unknown, or a value is of a different kind.
         """
-        found: dict[str, Any] = dict(given) if isinstance(given, Mapping) else _pairs(listed(given or ()))
+        found: dict[str, Any] = dict(given) if isinstance(given, Mapping) else _pairs(as_list(given or ()))
         for key, value in found.items():
             if key not in KEYS:
                 raise UsageError(f"map: {key!r} is no key of a map", hint=did_you_mean(str(key), KEYS))
@@ -105,7 +105,7 @@ class ColumnMap:
         made = cls(
             {key: found[key] for key in (*SINGLE, *LONG, *PREFIXES) if key in found},
             {str(old): str(new) for old, new in found.get("languages", {}).items()},
-            tuple(name.strip() for one in listed(found.get("ignore", ())) for name in str(one).split(",")),
+            tuple(name.strip() for one in as_list(found.get("ignore", ())) for name in str(one).split(",")),
             **{key: found.get(key, "" if key == "unit" else known[0]) for key, known in UNITS.items()},
             bytes_per_token=size,
         )
@@ -116,7 +116,7 @@ class ColumnMap:
 
 def typed(entries: Mapping[str, object]) -> list[str]:
     """The entries of a map as `KEY=VALUE` texts."""
-    return [f"{key}={','.join(map(str, listed(one)))}" for key, one in flat(entries).items()]
+    return [f"{key}={','.join(map(str, as_list(one)))}" for key, one in flat(entries).items()]
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import polars as pl
 
 from shapleymix.errors import DataError, Location, UsageError, caution
 from shapleymix.files import Origin
-from shapleymix.tables.sheets import Sheet, listed, read_sheet
+from shapleymix.tables.sheets import Sheet, as_list, read_sheet
 from shapleymix.tables.words import parse_size
 from shapleymix_io.column_map import LONG, NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One
 from shapleymix_io.forms import Source
@@ -108,7 +108,7 @@ def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.D
     UsageError
         If the map is none.
     """
-    found = imported(listed(source), ColumnMap.of(map), listed(join))
+    found = imported(as_list(source), ColumnMap.of(map), as_list(join))
     caution(found.notices)
     return found.frame
 

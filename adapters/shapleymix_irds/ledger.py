@@ -304,7 +304,7 @@ def transfer_matrix(
         raise TrackerError(f"losses that did not fall, or were not measured, cannot calibrate: {told}", hint=hint)
     stderr = ledger.blocks.stderr(ledger.correction)
     try:
-        matrix = TransferMatrix.from_sv(phi, languages, languages, stderr, about).calibrated(drop)
+        matrix = TransferMatrix.from_sv(phi, languages, languages, stderr, about).calibrate(drop)
     except DataError as error:
         raise TrackerError(error.message, hint='take the raw values (kind="raw"), or train for longer') from error
     matrix.provenance.update({"scale": "calibrated by efficiency", "stderr_covers": CALIBRATED})

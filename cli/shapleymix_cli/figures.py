@@ -45,7 +45,7 @@ def plot(
     if figure in ("transfer", "agreement"):
         records: list[Any] = [read_matrix(out, path) for path in files]
         if calibrate:
-            records = [one if one.in_nats else one.calibrated() for one in records]
+            records = [one if one.in_nats else one.calibrate() for one in records]
     elif figure == "fit":
         records = [load_fit(out, files[0], law_file), *([read_log(out, files[1:])] if files[1:] else [])]
     else:

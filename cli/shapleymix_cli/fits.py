@@ -192,7 +192,7 @@ def predict(
         raise UsageError("give a table of points or --mixture, one of them", hint="see `shapleymix predict --help`")
     own = {name: value for name, value in keywords.items() if name not in ("weights", "downstream")}
     if table is not None:
-        log = read_log(out, [table], losses="optional").aligned(fit.sources)
+        log = read_log(out, [table], losses="optional").align(fit.sources)
         log = log.select(log.trained)
         found: Any = fit.predict(log.p, log.N, log.D, runs=log.runs, unique=log.unique, **own)
     elif len(mixture) == 1 and not (N or D or "downstream" in keywords) and holds(mixture[0], sm.Mixture):

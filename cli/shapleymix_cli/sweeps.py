@@ -95,7 +95,7 @@ def _list(
     from shapleymix.files import is_table_name
     from shapleymix.mixing.bounds import Bounds, polytope_of
     from shapleymix.mixing.infeasibility import require_feasible
-    from shapleymix.planning.design import moved_within
+    from shapleymix.planning.design import move_within
     from shapleymix.tables.words import parse_budget
 
     languages = keywords.get("languages")
@@ -109,7 +109,7 @@ def _list(
     parts = [made.empirical(tables, sources, languages, budget.get("D"))] if tables else []
     if random:
         bounds = Bounds(**{name: keywords[name] for name in BOUNDS if name in keywords})
-        within = partial(moved_within, require_feasible(polytope_of(bounds, sources, budget.get("D", 1.0))))
+        within = partial(move_within, require_feasible(polytope_of(bounds, sources, budget.get("D", 1.0))))
         parts += [made.random_mixtures(random, sources, seed=keywords.get("seed", 0), moved=within)]
     pairs = [pair for part in parts for pair in zip(part.names, part.p, strict=True)]
     listed = made.Mixtures.once(sources, pairs, [notice for part in parts for notice in part.notices])

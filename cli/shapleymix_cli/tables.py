@@ -95,7 +95,7 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool, g
 
     first = read_matrix(out, matrix)
     if calibrate:
-        first = first.calibrated()
+        first = first.calibrate()
     elif not first.in_nats:
         out.warn([f"{matrix} is not calibrated: its values are no nats; see --calibrate"])
     out.save(first)
@@ -111,7 +111,7 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool, g
         return
     second = read_matrix(out, reference)
     if calibrate and second.provenance.get("loss_drop"):
-        second = second.calibrated()
+        second = second.calibrate()
     found = first.compare(second)
     out.emit(found, lambda: _similarity_view(found, f"{matrix} against {reference}"))
 
@@ -148,7 +148,7 @@ def laws(out: Output) -> None:
 
 
 def _described(law: Any) -> dict[str, Any]:
-    fitted = law.fitted()
+    fitted = law.symbols_to_fit()
     return {
         "name": law.name,
         "formula": " ".join((law.__doc__ or "").split("\n\n")[0].replace("`", "").split()),

@@ -40,7 +40,7 @@ def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
     against : {"theta", "prediction"}
         What lies along the horizontal axis; a law without Theta is drawn against its predictions.
     """
-    rows = replace(one_log(log).aligned(fit.sources, fit.targets), parents=fit.parents)
+    rows = replace(one_log(log).align(fit.sources, fit.targets), parents=fit.parents)
     rows = rows.select(rows.trained)
     ends = {
         key: row for row, key in sorted(enumerate(zip(rows.runs, rows.N, strict=True)), key=lambda one: rows.D[one[0]])
@@ -168,7 +168,7 @@ def plot_transfer(matrix: TransferMatrix, other: TransferMatrix | None = None) -
     """
     folded = summed(matrix) if other is None and max(matrix.nsv.shape) > MOST_NUMBERS else None
     matrix = folded or matrix
-    shown = [matrix] if other is None else [matrix, other.aligned(matrix.sources, matrix.targets)]
+    shown = [matrix] if other is None else [matrix, other.align(matrix.sources, matrix.targets)]
     raw = all(one.sv is not None for one in shown)
     values = [np.asarray(one.sv if raw else one.nsv) for one in shown]
     off = [np.where(matrix.off_diagonal, one, np.nan) for one in values]
@@ -191,7 +191,7 @@ def plot_transfer(matrix: TransferMatrix, other: TransferMatrix | None = None) -
 
 def plot_agreement(one: TransferMatrix, other: TransferMatrix) -> Picture:
     """The normalised values of two matrices against each other, with their cosine and Pearson correlation."""
-    other = other.aligned(one.sources, one.targets)
+    other = other.align(one.sources, one.targets)
     if len(one.sources) * len(one.targets) < 3:
         raise UsageError("two matrices of fewer than three values agree in nothing", hint="give larger ones")
     own, x, y = ~one.off_diagonal, one.nsv, other.nsv

@@ -330,7 +330,7 @@ def _tasks(tasks: Downstream) -> Markup:
 
 def _runs(fit: Fit, log: RunLog) -> Markup:
     """Measured losses against predictions."""
-    rows = log.aligned(fit.sources, fit.targets)
+    rows = log.align(fit.sources, fit.targets)
     rows = rows.select(rows.trained)
     said = _predicted(fit, rows)
     panels: list[Markup] = []

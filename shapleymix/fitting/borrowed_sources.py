@@ -76,7 +76,7 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
     sources = (*fit.sources, new) if fresh else fit.sources
     seen = [name for name in fit.sources if name not in fit.unseen and name not in fit.coverage.alike]
     idle = fit.law.idle() if new in fit.targets else {}
-    place = _Place(
+    place = _Likeness(
         row=sources.index(new),
         known=tuple(map(fit.sources.index, models)),
         others=tuple(fit.sources.index(name) for name in seen if name not in models),
@@ -85,10 +85,10 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         fresh=fresh,
         idle=frozenset(name for name, there in idle.items() if there[fit.targets.index(new)]),
     )
-    law = fit.law.mapped(
-        lambda symbol, value: place.put(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
+    law = fit.law.map(
+        lambda symbol, value: place.insert(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
     )
-    replicates = None if fit.replicates is None else _spread(fit.replicates, place, rng)
+    replicates = None if fit.replicates is None else _spread_replicates(fit.replicates, place, rng)
     coverage, repetition = fit.coverage, fit.repetition
     if fresh:
         repetition = None if repetition is None else repetition.with_source(place.row)
@@ -117,7 +117,7 @@ def _own_targets(paths: Sequence[str], targets: Sequence[str]) -> tuple[int, ...
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Likeness:
     """Where the new source and those that it may be like stand.
 
     Attributes
@@ -144,15 +144,15 @@ class _Place:
     fresh: bool
     idle: frozenset[str]
 
-    def put(self, symbol: Parameter, value: FloatArray, row: FloatArray) -> FloatArray:
+    def insert(self, symbol: Parameter, value: FloatArray, row: FloatArray) -> FloatArray:
         """The symbol with the new row (..., K), where it has one a source."""
         if symbol.axes == "K":
-            return self.shaped(symbol, value)
+            return self.take_shape(symbol, value)
         row = LITTLE * row if symbol.name == "own" else row
         others = value if self.fresh else np.delete(value, self.row, axis=-2)
         return np.insert(others, self.row, row, axis=-2)
 
-    def shaped(self, symbol: Parameter, value: FloatArray) -> FloatArray:
+    def take_shape(self, symbol: Parameter, value: FloatArray) -> FloatArray:
         """A symbol per target: of the new source's own that of the known one's, if nothing told it.
 
         Not what a symbol does by N or D: losses without the new source were measured, and no likeness moves them.
@@ -171,7 +171,7 @@ class _Place:
         row, own = self._mean(value), self.own[self.known[0]]
         if "families" in law.needs:  # of the same family, which is all that such a law asks
             return row
-        if not self.fresh and not symbol.fitted and "transfer" not in law.needs:  # its label says that, and is known
+        if not self.fresh and not symbol.is_fitted and "transfer" not in law.needs:  # its label says that, and is known
             row = np.array(value[..., self.row, :])
             if own >= 0 and self.mine >= 0:  # but for whether its data are the target's own, which runs say
                 row[..., self.mine] = self._mean(value)[..., own]
@@ -201,7 +201,7 @@ class _Place:
         return value[..., self.known, :].mean(axis=-2)
 
 
-def _spread(replicates: Law, place: _Place, rng: np.random.Generator) -> Law:
+def _spread_replicates(replicates: Law, place: _Likeness, rng: np.random.Generator) -> Law:
     """The replicates with the new source drawn about the known one, and in some like another."""
     law = type(replicates)
     count = len(np.asarray(getattr(replicates, law.parameters()[0].name)))
@@ -211,25 +211,25 @@ def _spread(replicates: Law, place: _Place, rng: np.random.Generator) -> Law:
     foreign = np.arange(targets) != place.mine
     taken = rng.choice(place.others, size=count) if place.others else np.zeros(count, dtype=np.int64)
 
-    def drawn(symbol: Parameter, value: FloatArray) -> FloatArray:
+    def draw(symbol: Parameter, value: FloatArray) -> FloatArray:
         value = np.asarray(value)
         if symbol.axes == "K":
-            return place.shaped(symbol, value)
+            return place.take_shape(symbol, value)
         row = place.like(law, symbol, value)
-        if symbol.fitted or "transfer" in law.needs:
-            row = _moved(symbol, row, away, value)
+        if symbol.is_fitted or "transfer" in law.needs:
+            row = _move_row(symbol, row, away, value)
             row = np.where(wrong[:, None] & foreign, place.other(value, taken), row)
-        return place.put(symbol, value, row)
+        return place.insert(symbol, value, row)
 
-    return replicates.mapped(drawn)
+    return replicates.map(draw)
 
 
-def _moved(symbol: Parameter, row: FloatArray, away: FloatArray, value: FloatArray) -> FloatArray:
+def _move_row(symbol: Parameter, row: FloatArray, away: FloatArray, value: FloatArray) -> FloatArray:
     """A row moved by a factor, within the symbol's bounds; one that may be negative by the spread of all sources."""
-    if symbol.fitted and symbol.low < 0:
+    if symbol.is_fitted and symbol.low < 0:
         return row + away * value.std(axis=-2)
     moved = row * np.exp(away)
-    top = 1.0 if not symbol.fitted else symbol.high
+    top = 1.0 if not symbol.is_fitted else symbol.high
     return np.where(row > 0, np.clip(moved, min(symbol.low, row.min(initial=np.inf)), top), 0.0)
 
 

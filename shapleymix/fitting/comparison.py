@@ -15,13 +15,13 @@ from shapleymix.fitting.held_out import (
     Scores,
     laws_of,
     over_mixtures,
-    predicted_held_out,
+    predict_held_out,
     probability_below,
     score,
     size_of,
     surely,
 )
-from shapleymix.fitting.regimes import RegimeSplit, parted, parted_by
+from shapleymix.fitting.regimes import RegimeSplit, part_regimes, part_regimes_by
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study, study_of
 from shapleymix.laws import Law
@@ -90,12 +90,12 @@ class Comparison(Tabular, Record):
 
     def best(self) -> str:
         """The law with the lowest mean held-out PE."""
-        scored = self._scored()
+        scored = self._list_scored()
         return scored[int(np.argmin([entry.scores.mean["PE"] for entry in scored if entry.scores]))].law
 
     def preferred(self) -> str:
         """The law that `law="auto"` takes: `learned-base`, unless the best is better by more than chance."""
-        scored, best = [entry.law for entry in self._scored()], self.best()
+        scored, best = [entry.law for entry in self._list_scored()], self.best()
         return USUAL if USUAL in scored and self.significance(scored.index(best), scored.index(USUAL)) >= 0 else best
 
     @property
@@ -115,7 +115,7 @@ class Comparison(Tabular, Record):
             return 0
         return surely(self.gap[one, other], self.gap_error[one, other], self.mixtures)
 
-    def _scored(self) -> list[Entry]:
+    def _list_scored(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.scores is not None]
 
 
@@ -162,15 +162,15 @@ def compare(
     """
     whole = study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed, with_held_out=split)
     masks, design = whole.hold_out(leave_largest_N=leave_largest_N, split=split)
-    contenders = laws_of(whole.allowed() if laws is None else laws)
+    contenders = laws_of(whole.list_laws() if laws is None else laws)
     one_fit = len(masks) == 1  # its judges have no say in what it is fitted to; in folds every row judges and is fitted
-    parts = parted_by(whole, ~masks[0]) if one_fit else parted(whole)
-    notices = _unscored(parts, masks)
+    parts = part_regimes_by(whole, ~masks[0]) if one_fit else part_regimes(whole)
+    notices = _note_unscored(parts, masks)
     found = contest(contenders, parts.study, masks, design, progress)
     return replace(found, notices=(*found.notices, *notices))
 
 
-def _unscored(parts: RegimeSplit, masks: BoolArray) -> tuple[str, ...]:
+def _note_unscored(parts: RegimeSplit, masks: BoolArray) -> tuple[str, ...]:
     """How many losses that masks (V, R) hold out are of another regime than the laws are fitted to.
 
     Raises
@@ -178,7 +178,7 @@ def _unscored(parts: RegimeSplit, masks: BoolArray) -> tuple[str, ...]:
     FitError
         If all are.
     """
-    held = parts.whole.evidence.counted & np.any(masks, axis=0)[:, None]
+    held = parts.whole.evidence.judged & np.any(masks, axis=0)[:, None]
     apart = int((held & parts.lacking).sum())
     if not apart:
         return ()
@@ -204,7 +204,7 @@ def contest(
         if progress is not None:
             progress(contender.name, index, len(contenders))
         try:
-            found.append(predicted_held_out(contender, study, masks))
+            found.append(predict_held_out(contender, study, masks))
         except UsageError:
             raise
         except ShapleyMixError as error:  # a law that these data cannot support drops out; the others go on
@@ -216,7 +216,7 @@ def contest(
     return _summary(contenders, found, study, masks, design)
 
 
-def selected(study: Study, progress: Progress | None = None) -> Comparison:
+def compare_for_auto(study: Study, progress: Progress | None = None) -> Comparison:
     """The comparison from which `law="auto"` takes a law: `learned-base`, and `additive` where runs may tell it.
 
     Raises
@@ -232,7 +232,7 @@ def selected(study: Study, progress: Progress | None = None) -> Comparison:
     if not study.inputs.sources or study.mixtures < MIXTURES_A_NUMBER * size_of(Additive, study):
         return contest([usual], study, masks, design, progress)
     some = masks[:RACED]
-    found = [predicted_held_out(usual, study, masks), predicted_held_out(Additive, study, some)]
+    found = [predict_held_out(usual, study, masks), predict_held_out(Additive, study, some)]
     found[0] = np.where(np.any(some, axis=0)[:, None], found[0], np.nan)
     return _summary([usual, Additive], found, study, some, f"{len(some)} folds of a {design}")
 
@@ -241,7 +241,7 @@ def _summary(
     contenders: Sequence[type[Law]], found: Sequence[Predicted], study: Study, masks: BoolArray, design: str
 ) -> Comparison:
     log, evidence = study.log, study.evidence
-    wanted = evidence.counted & np.any(masks, axis=0)[:, None]
+    wanted = evidence.judged & np.any(masks, axis=0)[:, None]
     scored = [losses for losses in found if isinstance(losses, np.ndarray)]
     common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
     if not common.any():

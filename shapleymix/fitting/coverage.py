@@ -108,7 +108,7 @@ class Coverage(Record):
         for i in np.flatnonzero((self.mixtures > 0).any(axis=0)).tolist():
             by_reason: dict[str, list[str]] = {}
             for j, target in enumerate(targets):
-                why = _seen(int(self.mixtures[j, i]), *self.p_range[j, i].tolist())
+                why = _explain_thin(int(self.mixtures[j, i]), *self.p_range[j, i].tolist())
                 by_reason.setdefault(why, []).append(target)
             told = [
                 why if len(who) == len(targets) else f"{why} for {short(who)}" for why, who in by_reason.items() if why
@@ -121,7 +121,7 @@ class Coverage(Record):
         """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
         return _factors(N, self.N_range), _factors(D, self.D_range)
 
-    def tied(self, sources: tuple[str, ...]) -> str:
+    def describe_ties(self, sources: tuple[str, ...]) -> str:
         """Which sources the runs change together alone, in words; empty where there are none."""
         loads = np.abs(self.ties[:, :-1]).max(axis=0, initial=0.0)
         named = [name for name, load in zip(sources, loads.tolist(), strict=False) if load > 0.1]
@@ -145,7 +145,7 @@ def _factors(values: FloatArray, fitted: FloatArray) -> FloatArray:
     return np.where(factor > BUDGET_SLACK, factor, 1.0)
 
 
-def _seen(mixtures: int, least: float, highest: float) -> str:
+def _explain_thin(mixtures: int, least: float, highest: float) -> str:
     """Why a source of so many mixtures and such ratios is little known; nothing where it is known well."""
     if mixtures == 0:
         return "in no fitted run"
@@ -200,7 +200,7 @@ FAR = 10.0  # and those of fits to the smallest size alone up to 10.7 times it (
 
 
 @dataclass(frozen=True)
-class Place:
+class Extrapolation:
     """Where points lie (ratios (R, M), sizes and tokens (R,)), and what the fit says of itself.
 
     `held` maps a budget, "N" or "D", to the symbols that were not fitted for lack of different values of it, with the
@@ -251,7 +251,7 @@ class Place:
         if (self.beyond_ratios > 0).any():
             yield self._ratio()
         if self.coverage.beyond_ties(self.p).any():
-            yield self.coverage.tied(self.sources)
+            yield self.coverage.describe_ties(self.sources)
 
     def _budget(self, name: str, factors: FloatArray) -> str:
         row, target = np.unravel_index(int(factors.argmax()), factors.shape)

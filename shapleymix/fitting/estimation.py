@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence
-from shapleymix.fitting.least_squares import Loss, Objective, Prior, Residuals, Solution, Values, minimize
+from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import (
     NOISE,
@@ -24,7 +24,7 @@ from shapleymix.fitting.symbols import (
     Packing,
     PriorTable,
     beliefs_apart,
-    completed,
+    complete,
     starting_points,
 )
 from shapleymix.laws import Inputs, Law
@@ -47,7 +47,7 @@ Stage = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class FittedLaws:
     """A fitted law with leading axis V, in plain units; objective and status (V, K)."""
 
     law: Law
@@ -85,7 +85,7 @@ class Estimation:
     givens: dict[str, FloatArray]
     evidence: Evidence
     settings: Settings
-    believed: PriorTable
+    beliefs: PriorTable
     core: dict[str, Belief]  # what is believed of its symbols besides
     levels: Levels
     threshold: float  # Huber's, where the user names none
@@ -100,12 +100,12 @@ class Estimation:
         Only the budgets of `rows`, those that will be fitted, say which symbols can be told.
         """
         observed = evidence.observations(law, inputs)
-        if not law.fitted():
+        if not law.symbols_to_fit():
             raise FitError(f"law {law.name!r} has no symbol that a fit determines")
-        inputs = observed.described(inputs, rows)
+        inputs = observed.describe(inputs, rows)
         givens = law.givens(inputs)
-        packing = Packing(law, len(inputs.sources), evidence.held(law, rows))
-        defined = packing.defined(givens, observed)
+        packing = Packing(law, len(inputs.sources), evidence.find_fixed(law, rows))
+        defined = packing.is_defined(givens, observed)
         observed = replace(observed, weight=np.where(defined, observed.weight, 0.0))
         _require_weight(law, inputs.targets, observed)
         noise = np.full(len(inputs.targets), NOISE)
@@ -122,15 +122,15 @@ class Estimation:
 
         Cross-validation needs no last digits; who compares objectives names a tolerance.
         """
-        return self._followed(shares, start[:, None], Stop(REPLICATE_ITERATIONS, enough, NEARBY))
+        return self._follow_starts(shares, start[:, None], Stop(REPLICATE_ITERATIONS, enough, NEARBY))
 
-    def begun(self, shares: FloatArray) -> FloatArray:
+    def fit_afresh(self, shares: FloatArray) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from the best start that its own rows give.
 
         Cross-validation begins here: in directions that a fold's rows do not tell, a fit stays where it started.
         """
         start = self.select_starts(shares, self.find_starts(shares), 1, NEAR.tolerance)
-        return self._followed(shares, start, NEAR)
+        return self._follow_starts(shares, start, NEAR)
 
     def only(self, targets: IntArray) -> Estimation:
         """The same for some targets alone."""
@@ -140,10 +140,10 @@ class Estimation:
             observed=replace(seen, log_loss=seen.log_loss[:, targets], weight=seen.weight[:, targets]),
             inputs=replace(inputs, targets=tuple(inputs.targets[j] for j in targets.tolist())),
             givens={name: value[..., targets] for name, value in self.givens.items()},
-            believed=self.believed.only(targets),
+            beliefs=self.beliefs.only(targets),
         )
 
-    def predicted(self, x: FloatArray) -> FloatArray:
+    def predict(self, x: FloatArray) -> FloatArray:
         """Log losses (V, R, K) that unknowns x (V, K, P) give for every row."""
         return np.log(self.evidence.losses(self.law_at(x), self.repeated, self._columns))
 
@@ -152,10 +152,10 @@ class Estimation:
         """The places of the targets in the log (K,)."""
         return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)
 
-    def _followed(self, shares: FloatArray, start: FloatArray, stop: Stop) -> FloatArray:
+    def _follow_starts(self, shares: FloatArray, start: FloatArray, stop: Stop) -> FloatArray:
         """Unknowns (V, K, P) to which the one start (V, 1, K, P) of each weighting leads."""
         x = self.search(shares, start, stop).x.reshape(start[:, 0].shape)
-        return self.packing.filled(x, self.find_seen(shares))
+        return self.packing.fill_unseen(x, self.find_seen(shares))
 
     def find_starts(self, shares: FloatArray) -> FloatArray:
         seen, further = self.observed, (self.inputs, self.givens, self.settings.starts)
@@ -196,36 +196,36 @@ class Estimation:
         chunks = [slice(first, min(first + size, len(flat))) for first in range(0, len(flat), size)]
         parts: list[Solution] = []
 
-        def solved(rows: slice) -> Solution:
+        def solve(rows: slice) -> Solution:
             at = self.repeated[replicate[rows] if len(self.repeated) > 1 else [0]]
             drawn = None if moved is None else moved[rows]
-            objective = self.objective(target[rows], shares[replicate[rows]], at, drawn)
+            objective = self.regression(target[rows], shares[replicate[rows]], at, drawn)
             found = minimize(objective, flat[rows], stop.iterations, stop.tolerance, stop.damping)
-            return _settled(objective, found) if stop.settle else found
+            return _settle(objective, found) if stop.settle else found
 
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(THREADS) as pool:  # no threads of threads
-            for rows, part in zip(chunks, pool.map(solved, chunks), strict=True):
+            for rows, part in zip(chunks, pool.map(solve, chunks), strict=True):
                 parts.append(part)
                 if progress is not None:
                     progress(rows.stop, len(flat))
         return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
-    def objective(
+    def regression(
         self, target: IntArray, shares: FloatArray, at: FloatArray, draws: FloatArray | None = None
-    ) -> Objective:
+    ) -> Regression:
         """What is minimised for each of some targets (Q,) under weightings of the rows (Q, R).
 
         `draws` (Q, P), standard normal, move the centres of what is believed; `at` (Q, 1 + M), or (1, 1 + M) for all,
         are log h and log R*.
         """
-        weight, harm = self.observed.weight.T[target] * shares, self._worn(target, at)[1]
+        weight, harm = self.observed.weight.T[target] * shares, self._count_repeats(target, at)[1]
         if harm is not None:  # the more of it a run has, the less of it the form says right
             weight = weight * (1 / (1 + np.square(HARM_ERROR * harm / NOISE)))
         weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)  # all 0 where nothing is told
         low, high = self.packing.bounds()
         prior = self._prior(target, weight, draws)
         residuals, values = self.residuals(target, at)
-        return Objective(residuals, values, weight, self.loss, low, high, prior)
+        return Regression(residuals, values, weight, self.loss, low, high, prior)
 
     @property
     def loss(self) -> Loss:
@@ -250,36 +250,36 @@ class Estimation:
         seen = self.observed
         measured = (seen.weight > 0).T
         log_loss = seen.log_loss.T
-        ratios, harm = self._worn(target, at)
+        ratios, harm = self._count_repeats(target, at)
 
         def law(x: FloatArray, number: IntArray) -> Law:
             givens = {name: value.T[target[number]][..., None] for name, value in self.givens.items()}
             return self.packing.unpack(x, givens)
 
-        def missed(predicted: FloatArray, number: IntArray) -> FloatArray:
+        def subtract(predicted: FloatArray, number: IntArray) -> FloatArray:
             column = target[number]
             return np.where(measured[column], predicted[..., 0] - log_loss[column], 0.0)
 
-        def seen_ratios(number: IntArray) -> FloatArray:
+        def take_ratios(number: IntArray) -> FloatArray:
             return ratios if ratios.ndim == 2 else ratios[number]
 
         def residuals(x: FloatArray, number: IntArray) -> tuple[FloatArray, FloatArray]:
             there = law(x, number)
-            predicted, slopes = there.expansion(seen_ratios(number), seen.N, seen.D)
+            predicted, slopes = there.expansion(take_ratios(number), seen.N, seen.D)
             if harm is not None and isinstance(there, CoreLaw):
                 predicted, slopes = there.with_harm(predicted, slopes, harm[number][..., None], seen.N, seen.D)
-            return missed(predicted, number), self.packing.jacobian(slopes)
+            return subtract(predicted, number), self.packing.jacobian(slopes)
 
         def alone(x: FloatArray, number: IntArray) -> FloatArray:
             there = law(x, number)
-            losses = there.losses(seen_ratios(number), seen.N, seen.D)
+            losses = there.losses(take_ratios(number), seen.N, seen.D)
             if harm is not None and isinstance(there, CoreLaw):
                 losses = losses + there.core(seen.N, seen.D) * harm[number][..., None]
-            return missed(np.log(losses), number)
+            return subtract(np.log(losses), number)
 
         return residuals, alone
 
-    def _worn(self, target: IntArray, at: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+    def _count_repeats(self, target: IntArray, at: FloatArray) -> tuple[FloatArray, FloatArray | None]:
         """Effective ratios (R, M), or (Q, R, M) where they differ, and harm (Q, R) as a share of the core, if any."""
         law, evidence = self.packing.law, self.evidence
         if not evidence.repeats(law):
@@ -291,10 +291,10 @@ class Estimation:
     def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""
         together = weight @ self.alike
-        believed = self.believed.prior(target, np.square(together).sum(axis=1), draws)
+        believed = self.beliefs.prior(target, np.square(together).sum(axis=1), draws)
         coefficient = self._of_role("coefficients")
         pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
-        untold = coefficient & np.isinf(self.believed.spread[target])
+        untold = coefficient & np.isinf(self.beliefs.spread[target])
         scale = self.settings.prior / Settings.prior
         log = self.evidence.log
         # checkpoints of one run err together: for an exponent they are one observation
@@ -306,10 +306,10 @@ class Estimation:
     def _of_role(self, role: Role) -> BoolArray:
         return np.array([known.role == role for known in self.packing.owners], dtype=bool)
 
-    def as_estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> Estimate:
-        x = self.packing.filled(solution.x[rows], seen)
+    def as_estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> FittedLaws:
+        x = self.packing.fill_unseen(solution.x[rows], seen)
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
-        return Estimate(self.law_at(x), x, solution.cost[rows], solution.status[rows], repeated)
+        return FittedLaws(self.law_at(x), x, solution.cost[rows], solution.status[rows], repeated)
 
     def find_seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""
@@ -321,13 +321,13 @@ class Estimation:
         V, K = x.shape[:2]
         givens = {name: np.concatenate([value.T[..., None]] * V) for name, value in self.givens.items()}
         flat = self.packing.unpack(x.reshape(V * K, -1), givens)
-        law = flat.mapped(
+        law = flat.map(
             lambda known, value: (
                 value.reshape(V, K) if known.axes == "K" else np.moveaxis(value.reshape(V, K, -1), 1, 2)
             )
         )
-        plain = completed(law.in_gauge().rescaled(*self.evidence.units(type(law))), self.levels)
-        return plain.mapped(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
+        plain = complete(law.in_gauge().rescale(*self.evidence.units(type(law))), self.levels)
+        return plain.map(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 
 def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observations) -> None:
@@ -338,7 +338,7 @@ def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observat
         raise FitError(message, hint=hint)
 
 
-def _settled(objective: Objective, found: Solution) -> Solution:
+def _settle(objective: Regression, found: Solution) -> Solution:
     """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
     last = minimize(objective, found.x, SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING)
     return replace(last, status=found.status)

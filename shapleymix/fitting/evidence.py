@@ -18,10 +18,10 @@ from shapleymix.fitting.settings import ALL, FINAL, Settings
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.laws.core import CoreLaw, models_harm, repetition_prior
-from shapleymix.laws.pieces import effective, harmed_targets, harmful
+from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.statistics import RandomStream
-from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, languages_of, own_data
+from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, harmed_targets, languages_of, own_data
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Table
@@ -29,7 +29,7 @@ from shapleymix.tables.transfer import TransferMatrix, read_transfer
 from shapleymix.tables.words import format_size, parse_size
 
 
-def scaled_weights(log: RunLog) -> FloatArray:
+def scale_weights(log: RunLog) -> FloatArray:
     """(R,) weights of the rows, the largest between 1 and 2: only their shares matter, and sums must not overflow.
 
     The factor is a power of two, so that no digit changes.
@@ -90,7 +90,7 @@ def parting_run(line: FloatArray, N: FloatArray, D: FloatArray) -> str:
     return f"N and D change together: budgets off that line are told by public runs alone; {run} would part them"
 
 
-def finished(log: RunLog) -> BoolArray:
+def is_finished(log: RunLog) -> BoolArray:
     """(R,) rows at the end of their run's schedule."""
     return log.D / log.ends >= FINISHED
 
@@ -126,7 +126,7 @@ class Evidence:
     repeated: FloatArray | None = None
 
     @property
-    def counted(self) -> BoolArray:
+    def judged(self) -> BoolArray:
         """(R, K) the losses by which fits are judged."""
         return (self.weight > 0) & self.final[:, None]
 
@@ -186,11 +186,11 @@ class Evidence:
             return 1.0, 1.0
         return float(np.exp(np.log(self.log.N).mean())), float(np.exp(np.log(self.log.D).mean()))
 
-    def held(self, law: type[Law], rows: BoolArray | slice) -> dict[str, float]:
+    def find_fixed(self, law: type[Law], rows: BoolArray | slice) -> dict[str, float]:
         """Symbols of the law that the budgets of some rows cannot tell, with the value they are held at."""
         counts = {"N": len(levels(self.log.N[rows])), "D": len(levels(self.log.D[rows]))}
         held: dict[str, float] = {}
-        for known in law.fitted():
+        for known in law.symbols_to_fit():
             count = counts[known.budget] if known.budget else 3
             if count == 1:
                 held[known.name] = 0.0
@@ -242,7 +242,7 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
             f"{own_least:g} tokens of that language"
         )
     counts, final, told = _by_schedule(share[keep], settings)
-    weight = np.where(measured & own, (scaled_weights(kept) * counts)[:, None], 0.0)
+    weight = np.where(measured & own, (scale_weights(kept) * counts)[:, None], 0.0)
     _check_targets(kept, weight * final[:, None])
     if not own_least and (absent := int(((own_tokens(kept) == 0) & measured).sum())):
         notices.append(
@@ -275,18 +275,24 @@ def _drop(keep: BoolArray, what: str, notices: list[str], within: BoolArray | No
     return keep.copy()
 
 
-def without(evidence: Evidence, rows: BoolArray) -> Evidence:
+def drop_losses(evidence: Evidence, rows: BoolArray) -> Evidence:
     """The same without some losses (R, K), those of another regime."""
     notices = tuple(text for text in evidence.notices if not text.endswith(ONE_LAW))
     return replace(evidence, weight=np.where(rows, 0.0, evidence.weight), notices=notices)
 
 
-def chosen(evidence: Evidence, rows: BoolArray) -> Evidence:
+def select_rows(evidence: Evidence, rows: BoolArray) -> Evidence:
     """Some of its rows (R,) alone."""
     unique = None if evidence.unique is None else evidence.unique[rows]
     return replace(
         evidence, log=evidence.log.select(rows), weight=evidence.weight[rows], final=evidence.final[rows], unique=unique
     )
+
+
+def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
+    """For each target (K,) the place of the source that alone is its own data, or -1."""
+    own = own_data(sources, targets)
+    return np.where(own.sum(axis=0) == 1, own.argmax(axis=0) if len(sources) else -1, -1)
 
 
 def own_tokens(log: RunLog) -> FloatArray:
@@ -333,7 +339,7 @@ def inputs_of(
     """The labels, the transfer matrix (calibrated where it has the loss drops) and the languages table of a fit."""
     matrix = transfer if transfer is None or isinstance(transfer, TransferMatrix) else read_transfer(transfer)
     if matrix is not None and not matrix.in_nats:
-        matrix = matrix.calibrated()
+        matrix = matrix.calibrate()
     return Inputs(log.sources, log.targets, matrix, languages_of(languages), log.parents)
 
 

@@ -13,32 +13,39 @@ from numpy.typing import ArrayLike
 from shapleymix.display import Columns, Tabular, short
 from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
-from shapleymix.fitting.comparison import Comparison, selected
-from shapleymix.fitting.coverage import Coverage, Place
-from shapleymix.fitting.evidence import TRACE, Logs, finished, one_log, traceless
+from shapleymix.fitting.comparison import Comparison, compare_for_auto
+from shapleymix.fitting.coverage import Coverage, Extrapolation
+from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, law_of, score
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
 from shapleymix.fitting.one_law import errors_of, noise_of
-from shapleymix.fitting.prediction import MOST_WARNINGS, Budget, HasBudget, Points, Prediction, points_of
-from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fitted_apart, parted
+from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Points, Prediction, points_of
+from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fit_regimes, part_regimes
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, study_of
-from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, holding, moved, with_score
-from shapleymix.fitting.symbols import assumed
+from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, recenter, widen, with_score
+from shapleymix.fitting.symbols import sort_held
 from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla, models_harm
-from shapleymix.laws.pieces import harmed_targets
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.statistics import interval_ends, ranks_of
-from shapleymix.tables.languages import LanguagesSpec, Unit, languages_of, own_source, paths_of, tokens_at_hand, unit_of
+from shapleymix.tables.languages import (
+    LanguagesSpec,
+    Unit,
+    harmed_targets,
+    languages_of,
+    paths_of,
+    tokens_at_hand,
+    unit_of,
+)
 from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_size, parse_level
 
 ONE_MIXTURE = "all runs have one mixture, so the fit knows N and D alone: to tell mixtures apart, add runs of others"
-Parameter = tuple[str, str | None, str, float, float, float]
+ParameterRow = tuple[str, str | None, str, float, float, float]
 """Symbol, source or None, target, value, and its interval."""
 
 
@@ -147,7 +154,7 @@ class Fit(Tabular, Record):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes numbers of this fit untrustworthy."""
-        found = list(filter(None, [self.coverage.parting, self.coverage.tied(self.sources)]))
+        found = list(filter(None, [self.coverage.parting, self.coverage.describe_ties(self.sources)]))
         found += [f"no fitted run holds {name}: its effect is unknown" for name in self.unseen]
         found += [f"little is known of the effect of {name}: {why}" for name, why in self.thin.items()]
         found += [f"{name}: the search stopped early: look at its held-out error" for name in self.stopped]
@@ -156,8 +163,8 @@ class Fit(Tabular, Record):
     def predict(
         self,
         p: Points,
-        N: Budget | None = None,
-        D: Budget | None = None,
+        N: BudgetSpec | None = None,
+        D: BudgetSpec | None = None,
         level: float = LEVEL,
         runs: tuple[str, ...] | None = None,
         *,
@@ -203,8 +210,8 @@ class Fit(Tabular, Record):
         supply, read = tokens_at_hand(self.sources, table, available), unit_of(unit, table, self.targets, self.parents)
         names, mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply, runs)
         limits = limits_of_points(unique, supply, mixtures)
-        raw, losses, ends = self._asked(mixtures, sizes, tokens, limits, level, read)
-        place = self.place(mixtures, sizes, tokens)
+        raw, losses, ends = self._evaluate(mixtures, sizes, tokens, limits, level, read)
+        place = self.locate(mixtures, sizes, tokens)
         told = self.warnings_at(mixtures, sizes, tokens, raw, limits, None if runs is None else names)
         found = Prediction(
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, ends[0], ends[1], level,
@@ -214,7 +221,7 @@ class Fit(Tabular, Record):
         caution(found.warnings)
         return found
 
-    def _asked(
+    def _evaluate(
         self, p: FloatArray, N: FloatArray, D: FloatArray, unique: FloatArray, level: float, unit: Unit
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Losses (R, K) in nats as the law gives them, as they are shown, and their ends (2, R, K)."""
@@ -252,7 +259,7 @@ class Fit(Tabular, Record):
             middle /= max(float(middle.sum()), 1e-300)  # the mixture at which replicates are moved to lie about the law
             with np.errstate(invalid="ignore", divide="ignore"):
                 factor = known.with_own.losses(middle) / np.median(draws.losses(middle), axis=0)
-            draws = draws.scaled(np.where(np.isfinite(factor), factor, 1.0))
+            draws = draws.scale_losses(np.where(np.isfinite(factor), factor, 1.0))
         own, edge, absent = np.full(len(self.targets), -1), np.zeros(len(self.targets)), None
         if self.absent is not None and known.without is not None:
             own, absent = self.absent.own, known.without.pieces
@@ -272,12 +279,12 @@ class Fit(Tabular, Record):
             return ("intervals leave out the scatter of a new run: they are too narrow (no held-out residuals)",)
         return ()
 
-    def place(self, p: FloatArray, N: FloatArray, D: FloatArray) -> Place:
+    def locate(self, p: FloatArray, N: FloatArray, D: FloatArray) -> Extrapolation:
         """Where points (R, M) at N and D (R,) lie."""
         apart = np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
-        return Place(p, N, D, self.sources, self.targets, self.coverage, assumed(self.law, self.held), apart)
+        return Extrapolation(p, N, D, self.sources, self.targets, self.coverage, sort_held(self.law, self.held), apart)
 
-    def untold(self, p: FloatArray) -> BoolArray:
+    def is_untold(self, p: FloatArray) -> BoolArray:
         """Losses (R, K) that nothing tells: of mixtures (R, M) without the target's own source, where a filter on own
         tokens left out the runs that had none of it.
         """
@@ -297,9 +304,9 @@ class Fit(Tabular, Record):
         names: tuple[str, ...] | None = None,
     ) -> tuple[str, ...]:
         """What a reader of losses (R, K) at points (R, M) should know, what matters most first."""
-        place, limits = self.place(p, N, D), np.broadcast_to(np.nan if unique is None else unique, p.shape)
+        place, limits = self.locate(p, N, D), np.broadcast_to(np.nan if unique is None else unique, p.shape)
         counted, found = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names), []
-        if untold := np.flatnonzero(np.any(self.untold(p), axis=0)).tolist():
+        if untold := np.flatnonzero(np.any(self.is_untold(p), axis=0)).tolist():
             who = short([self.targets[j] for j in untold])
             found.append(f"no prediction for {who} without any of it: every fitted run had some")
         found += place.lacking(losses)
@@ -308,23 +315,23 @@ class Fit(Tabular, Record):
         found += [*place.beyond(), *(() if self.absent is None else self.absent.warnings(self.targets, p)), *counted]
         return (*found, *(() if self.replicates is None and self.noise is None else self.missing_from_intervals()))
 
-    def parameters(self, level: float = LEVEL) -> list[Parameter]:
+    def parameters(self, level: float = LEVEL) -> list[ParameterRow]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol, but those held at zero.
 
         Bounds are NaN without replicates.
         """
         level = parse_level(level)
         tails = interval_ends(level)
-        rows: list[Parameter] = []
+        rows: list[ParameterRow] = []
         idle, none = self.law.idle(), np.zeros(len(self.targets), dtype=bool)
-        for known in type(self.law).fitted():
+        for known in type(self.law).symbols_to_fit():
             if known.name in self.held and not np.any(getattr(self.law, known.name)):
                 continue
             value = np.atleast_2d(getattr(self.law, known.name))
             spread = np.full((2, *value.shape), np.nan)
             if self.replicates is not None:
                 ends = np.quantile(getattr(self.replicates, known.name), tails, axis=0)
-                spread = holding(ends.reshape(2, *value.shape), value)
+                spread = widen(ends.reshape(2, *value.shape), value)
             labels = self.sources if known.axes == "MK" else (None,)
             rows += [
                 (known.name, source, target, float(value[i, j]), float(spread[0, i, j]), float(spread[1, i, j]))
@@ -356,7 +363,7 @@ class FitLosses(LossSource):
         symbols, drawn = (np.zeros(1 + len(fit.sources)), None) if known is None else (known.symbols, known.replicates)
         if known is not None and supply is not None:
             far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
-            drawn = known.drawn(float(np.hypot(*far)), fit.seed)
+            drawn = known.draw(float(np.hypot(*far)), fit.seed)
         harmed = harmed_targets(fit.paths, fit.targets)
         twins = fit.coverage.twins(fit.sources, fit.paths, fit.targets)
 
@@ -384,22 +391,22 @@ class FitLosses(LossSource):
 
     def losses(self, p: FloatArray) -> FloatArray:
         found = self.with_own.losses(p)
-        none = (found > self.fit.coverage.untrained) | self.fit.untold(p[None])[0]
+        none = (found > self.fit.coverage.untrained) | self.fit.is_untold(p[None])[0]
         return self._of_regimes(np.where(none, np.nan, found), p, LawAtBudget.losses)
 
     def base(self, p: FloatArray, samples: int) -> FloatArray:
-        found = moved(self.with_own, p, samples)
-        return self._of_regimes(found, p, lambda without, q: moved(without, q, samples))
+        found = recenter(self.with_own, p, samples)
+        return self._of_regimes(found, p, lambda without, q: recenter(without, q, samples))
 
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
         if self.fit.noise is None:
             return super().scatter(p, samples, runs=runs)
         return self.fit.noise.field(p, samples, self.fit.seed, runs=runs)
 
-    def missed(self, p: FloatArray, unit: FloatArray) -> FloatArray:
+    def scale_noise(self, p: FloatArray, unit: FloatArray) -> FloatArray:
         absent, noise = self.fit.absent, self.fit.noise
         if noise is None:
-            return super().missed(p, unit)
+            return super().scale_noise(p, unit)
         own = noise.scale
         if absent is not None and absent.noise is not None:
             own = np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
@@ -421,14 +428,14 @@ class FitLosses(LossSource):
         # the same draws for a source, whatever their order
         order = ranks_of(np.vstack([self.fit.coverage.whole_p_range.T, p]))
         unit = noise.tilts(p[np.argsort(order)], samples, self.fit.seed)[:, order]
-        return self.missed(p, unit).swapaxes(1, 2)
+        return self.scale_noise(p, unit).swapaxes(1, 2)
 
     def most(self, p: FloatArray) -> FloatArray:
         most, absent = self.fit.coverage.untrained, self.fit.absent
         return most if absent is None else np.where(absent.entries(p[None])[0], np.inf, most)
 
     def outside(self, p: FloatArray) -> BoolArray:
-        return self.fit.place(p, *self._budgets(p)).outside
+        return self.fit.locate(p, *self._budgets(p)).outside
 
     def warnings(self, p: FloatArray, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         unique = None if self.with_own.supply is None else self.with_own.supply * self.D
@@ -474,12 +481,12 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL)
         If the fit is none, or cannot be read.
     """
     fit = Fit.taken(fit)
-    rows = one_log(log).aligned(fit.sources, fit.targets)
+    rows = one_log(log).align(fit.sources, fit.targets)
     name = fit.provenance.get("tokenizer")
     if name is not None and rows.tokenizer is not None and rows.tokenizer[0] != name:
         message = f"the tokenizer is {rows.tokenizer[0]!r}, that of the fit {name!r}"
         raise DataError(message, location=Location(rows.origin), hint="losses per token cannot be compared")
-    early = ~finished(rows) & (fit.provenance.get("checkpoints") == FINAL)
+    early = ~is_finished(rows) & (fit.provenance.get("checkpoints") == FINAL)
     rows = rows.select(rows.trained & ~early)
     predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique)
     scores = score(fit.targets, rows.loss, predicted.losses, predicted.low, predicted.high)
@@ -530,8 +537,8 @@ def fit(
     how = Settings(**settings, bootstrap=bootstrap)
     study = study_of(log, transfer, languages, how, seed, vocabulary=vocabulary)
     alone = law == AUTO and len(set(study.log.mixture_keys)) == 1
-    parts = parted(study)
-    selection = selected(parts.study, progress) if law == AUTO and not alone else None
+    parts = part_regimes(study)
+    selection = compare_for_auto(parts.study, progress) if law == AUTO and not alone else None
     chosen = Chinchilla if alone else law_of(law if selection is None else selection.preferred())
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)
@@ -550,7 +557,7 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
     FitError
         If the runs are too few for the law.
     """
-    study, point, absent = fitted_apart(parts, law, progress)
+    study, point, absent = fit_regimes(parts, law, progress)
     log, inputs, (fitted_scores, held_out, odd) = study.log, study.inputs, errors_of(study, point)
     found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
@@ -559,7 +566,7 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         selection=None, rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),
-        noise=noise_of(study, point, study.evidence.counted), parents=dict(log.parents),
+        noise=noise_of(study, point, study.evidence.judged), parents=dict(log.parents),
         caveats=tuple(text for text, repeated in odd.items() if repeated),
     )  # fmt: skip
     return replace(found, notices=(*found.notices, *found.missing_from_intervals()))

@@ -15,10 +15,10 @@ from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
 from shapleymix.fitting.estimation import EVERY, Estimation
 from shapleymix.fitting.search import estimate
-from shapleymix.fitting.study import Study, held_out
+from shapleymix.fitting.study import Study, pick_by_fold
 from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
-from shapleymix.laws.base import ABSURD, Observations, as_losses, asked
+from shapleymix.laws.base import ABSURD, Observations, as_losses, ask
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.statistics import pearson
 from shapleymix.tables.runs import RunLog
@@ -129,41 +129,41 @@ def size_of(law: type[Law], study: Study) -> int:
     """Number of fitted values per target."""
     if issubclass(law, BlackBox):
         return UNCOUNTED
-    return len(Packing(law, len(study.log.sources), study.evidence.held(law, EVERY)).names)
+    return len(Packing(law, len(study.log.sources), study.evidence.find_fixed(law, EVERY)).names)
 
 
-def predicted_held_out(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
+def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
     """Predictions (R, K) of the rows that a mask (V, R) holds out, from fits to the others; NaN elsewhere.
 
     A parametric law is fitted to all folds in one batch, a learner such as boosted trees to one at a time.
     """
     if issubclass(law, BlackBox):
-        return _learned_held_out(law, study, masks)
+        return _predict_by_learner(law, study, masks)
     if law.knobs:
-        return _tuned(law, study, masks)
+        return _predict_tuned(law, study, masks)
     predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
     for alike, problem in _problems(law, study, masks):
         found = estimate(problem, (~masks[alike]).astype(np.float64))
         predicted[alike] = study.evidence.losses(found.law, found.repeated)
         held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
-        require_losses(law.name, _held_out(predicted[alike], masks[alike]), held, study.log)
-    return _held_out(predicted, masks)
+        require_losses(law.name, _pick_held_out(predicted[alike], masks[alike]), held, study.log)
+    return _pick_held_out(predicted, masks)
 
 
-def _tuned(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
+def _predict_tuned(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
     """Predictions of a law that chooses what it believes: by the other folds, or by folds of its own."""
     log = study.log
     predicted = np.full((len(log), len(study.inputs.targets)), np.nan)
     for alike, problem in _problems(law, study, masks):
         if len(alike) > 2:
-            found = study.memory.tuned(problem, np.ones(len(log)), masks[alike]).losses
+            found = study.memory.tune(problem, np.ones(len(log)), masks[alike]).losses
             predicted = np.where(np.isnan(found), predicted, found)
             continue
         for mask in masks[alike]:
             share = (~mask).astype(np.float64)
-            best = study.memory.tuned(problem, share, study.choosing_folds(~mask))
+            best = study.memory.tune(problem, share, study.choosing_folds(~mask))
             x = best.problem.follow(share[None], best.start[None])
-            predicted[mask] = np.exp(best.problem.predicted(x)[0])[mask]
+            predicted[mask] = np.exp(best.problem.predict(x)[0])[mask]
     held = np.any(masks, axis=0)[:, None] & (study.evidence.weight > 0)
     told = ~np.isnan(predicted)  # not where a target's every loss is in one fold: of it the others know nothing
     require_losses(law.name, predicted, held & told, log)
@@ -175,7 +175,7 @@ def _problems(law: type[Law], study: Study, masks: BoolArray) -> Iterator[tuple[
     evidence = study.evidence
     groups: dict[tuple[tuple[str, float], ...], list[int]] = {}
     for number, mask in enumerate(masks):
-        groups.setdefault(tuple(evidence.held(law, ~mask).items()), []).append(number)
+        groups.setdefault(tuple(evidence.find_fixed(law, ~mask).items()), []).append(number)
     for alike in groups.values():
         problem = Estimation.of(law, evidence, study.inputs, study.settings, ~masks[alike[0]])
         for mask in masks[alike]:
@@ -183,24 +183,24 @@ def _problems(law: type[Law], study: Study, masks: BoolArray) -> Iterator[tuple[
         yield alike, problem
 
 
-def _learned_held_out(learner: type[BlackBox], study: Study, masks: BoolArray) -> FloatArray:
+def _predict_by_learner(learner: type[BlackBox], study: Study, masks: BoolArray) -> FloatArray:
     log = study.log
     seen = study.evidence.observations(learner, study.inputs)
 
     def without(mask: BoolArray) -> FloatArray:
-        found = learned_by(learner, log, replace(seen, weight=seen.weight * ~mask[:, None]), study.seed)
-        return as_losses(learner.name, asked(learner.name, lambda: found(seen.p, log.N, log.D)), log.loss.shape)
+        found = teach(learner, log, replace(seen, weight=seen.weight * ~mask[:, None]), study.seed)
+        return as_losses(learner.name, ask(learner.name, lambda: found(seen.p, log.N, log.D)), log.loss.shape)
 
-    found = _held_out(np.stack([without(mask) for mask in masks]), masks)
+    found = _pick_held_out(np.stack([without(mask) for mask in masks]), masks)
     wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
     mute = ~(wanted & ~np.isnan(found)).any(axis=0)  # a target without any; single ones may be NaN, without an answer
     _refuse(learner.name, found, wanted & ((np.abs(found) >= ABSURD) | mute), log)
     return found
 
 
-def learned_by(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:
+def teach(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:
     """What a black box makes of the observations of a log."""
-    return asked(learner.name, lambda: learner.learn(seen, log.groups, seed))
+    return ask(learner.name, lambda: learner.learn(seen, log.groups, seed))
 
 
 def require_losses(name: str, predicted: FloatArray, wanted: BoolArray, log: RunLog) -> None:
@@ -225,9 +225,9 @@ def _refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> 
     raise FitError(message, hint="a law gives losses in nats: finite, above 0, and NaN only where it has no answer")
 
 
-def _held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
+def _pick_held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
     """From predictions of every fit (V, R, K), each row's by the fit that did not see it."""
-    return np.where(np.any(masks, axis=0)[:, None], held_out(predicted, masks.argmax(axis=0)), np.nan)
+    return np.where(np.any(masks, axis=0)[:, None], pick_by_fold(predicted, masks.argmax(axis=0)), np.nan)
 
 
 def law_of(given: str | type[Law]) -> type[Law]:

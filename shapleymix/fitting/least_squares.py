@@ -71,7 +71,7 @@ class Curvature:
             value[which] = getattr(other, name)
 
 
-def boxed_step(
+def step_in_box(
     curvature: Curvature, gradient: FloatArray, held: BoolArray, low: FloatArray, high: FloatArray
 ) -> FloatArray:
     """The minimum of `step.curvature.step / 2 + gradient.step` within a box, nearly always exactly.
@@ -207,7 +207,7 @@ class _State:
     def keep(self, rows: BoolArray) -> _State:
         return self if rows.all() else _State(**{name: value[rows] for name, value in vars(self).items()})
 
-    def replaced(self, rows: BoolArray, other: _State) -> _State:
+    def put(self, rows: BoolArray, other: _State) -> _State:
         if rows.all():
             return other
         for name, value in vars(self).items():
@@ -216,7 +216,7 @@ class _State:
 
 
 @dataclass(frozen=True)
-class Objective:
+class Regression:
     """What is minimised: residuals, weights (Q, R), loss, box ((P,) each side), and a prior.
 
     `values` gives the residuals alone, which takes less.
@@ -256,13 +256,13 @@ class Objective:
         outside = np.minimum(1.0, damping)[:, None] * self.loss.delta / np.maximum(size, self.loss.delta)
         return weight * np.where(size <= self.loss.delta, 1.0, np.minimum(outside + self.loss.tail, 1.0))
 
-    def held(self, x: FloatArray, gradient: FloatArray) -> BoolArray:
+    def find_active(self, x: FloatArray, gradient: FloatArray) -> BoolArray:
         """Unknowns at a bound that the gradient pushes further out."""
         return ((x <= self.low) & (gradient > 0)) | ((x >= self.high) & (gradient < 0))
 
 
 def minimize(
-    objective: Objective, start: FloatArray, iterations: int = 100, tolerance: float = 1e-9, damping: float = 1.0
+    objective: Regression, start: FloatArray, iterations: int = 100, tolerance: float = 1e-9, damping: float = 1.0
 ) -> Solution:
     """Minimise every problem from its start, all at once.
 
@@ -292,7 +292,7 @@ def minimize(
             break
         if idle.any():
             state, step, damped, promised = state.keep(go), step[go], damped[go], promised[go]
-        state = _advance(objective, state, _bent(objective, state, step, damped), promised, tolerance)
+        state = _advance(objective, state, _bend(objective, state, step, damped), promised, tolerance)
         done = _record(best, state)
         state = state.keep(~done)
         if not len(state.number):
@@ -300,12 +300,12 @@ def minimize(
     return best
 
 
-def _step(objective: Objective, state: _State) -> tuple[FloatArray, Curvature]:
+def _step(objective: Regression, state: _State) -> tuple[FloatArray, Curvature]:
     """The damped step (q, P) of every open problem, and the damped curvature that gave it."""
     ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * state.scale.max(axis=1, keepdims=True) + 1e-300
     damped = state.curvature.plus(ridge)
-    held = objective.held(state.x, state.gradient)
-    step = boxed_step(damped, state.gradient, held, objective.low - state.x, objective.high - state.x)
+    held = objective.find_active(state.x, state.gradient)
+    step = step_in_box(damped, state.gradient, held, objective.low - state.x, objective.high - state.x)
     return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False), damped
 
 
@@ -315,7 +315,7 @@ def _idle(state: _State, step: FloatArray, promised: FloatArray, tolerance: floa
     return short & (state.damping <= EASY) & (np.abs(promised) <= tolerance * np.abs(state.cost) + NOTHING)
 
 
-def _bent(objective: Objective, state: _State, step: FloatArray, damped: Curvature) -> FloatArray:
+def _bend(objective: Regression, state: _State, step: FloatArray, damped: Curvature) -> FloatArray:
     """The steps, bent to follow a curved valley: half the acceleration along each is added.
 
     It takes one more evaluation of the residuals (Transtrum & Sethna 2012, "Improvements to the Levenberg-Marquardt
@@ -333,7 +333,7 @@ def _bent(objective: Objective, state: _State, step: FloatArray, damped: Curvatu
     return step + np.where(np.isfinite(longer), share, 0.0)[:, None] * np.nan_to_num(second)
 
 
-def _advance(objective: Objective, state: _State, step: FloatArray, promised: FloatArray, tolerance: float) -> _State:
+def _advance(objective: Regression, state: _State, step: FloatArray, promised: FloatArray, tolerance: float) -> _State:
     """One step of every open problem; a step that does not lower the cost is not taken."""
     x = np.clip(state.x + step, objective.low, objective.high)
     trial = objective.expand(state.number, x, np.maximum(state.damping / 5.0, LEAST_DAMPING))
@@ -347,7 +347,7 @@ def _advance(objective: Objective, state: _State, step: FloatArray, promised: Fl
     eased = np.where(share > 0.75, 0.2, np.where(share > 0.25, 0.6, 1.5))  # by how much of its promise a step met
     trial.damping = np.maximum(state.damping * eased, LEAST_DAMPING)
     state.damping = state.damping * 4.0
-    return state.replaced(met > 0, trial)
+    return state.put(met > 0, trial)
 
 
 def _record(best: Solution, state: _State) -> BoolArray:

@@ -112,7 +112,7 @@ class Noise(Record):
         there = ~np.isnan(held)
         if not there.any():
             return None
-        held, fitted = _tamed(held), _tamed(np.where(there, fitted, np.nan))
+        held, fitted = _tame(held), _tame(np.where(there, fitted, np.nan))
         size, left = _mean_square(held), _mean_square(fitted)
         unit = np.where(there, held, 0.0) / np.sqrt(np.where(size > 0, size, 1.0))
         count = _independent(unit, there, groups)
@@ -121,7 +121,7 @@ class Noise(Record):
         usual = np.median(variance[known]) if known.any() else 0.0
         pooled = np.where(known, (count * variance + POOLED * usual) / (count + POOLED), 0.0)
         runs = max(float(np.median(count[count > 0])), FEWEST_RUNS)
-        return cls(np.sqrt(pooled), _shared(unit), _common(np.where(there, unit, np.nan), cells, groups), runs)
+        return cls(np.sqrt(pooled), _correlate(unit), _common(np.where(there, unit, np.nan), cells, groups), runs)
 
     def field(self, p: FloatArray, samples: int, seed: int, *, runs: bool = True) -> FloatArray:
         """T z (S, R, 1 + K) at mixtures p (R, M), of all targets and of each: of single runs, or the mean of many.
@@ -194,7 +194,7 @@ def _mean_square(x: FloatArray) -> FloatArray:
     return np.square(np.where(there, x, 0.0)).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
 
 
-def _tamed(x: FloatArray) -> FloatArray:
+def _tame(x: FloatArray) -> FloatArray:
     """Residuals (R, K), the outlying ones moved in."""
     usual = np.ma.filled(np.ma.median(np.ma.masked_invalid(np.abs(x)), axis=0), 0.0)
     limit = np.where(usual > 0, TAMED / NORMAL_MEDIAN * usual, np.inf)
@@ -211,7 +211,7 @@ def _independent(unit: FloatArray, there: BoolArray, groups: IntArray) -> FloatA
     return rows**2 / np.maximum(rows + np.clip(alike, 0.0, 1.0) * pairs.sum(axis=0), 1.0)
 
 
-def _shared(unit: FloatArray) -> float:
+def _correlate(unit: FloatArray) -> float:
     """The mean correlation of two targets, at least 0; of one target with itself 1."""
     targets = int((unit != 0).any(axis=0).sum())
     if targets < 2:

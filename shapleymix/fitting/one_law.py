@@ -14,20 +14,20 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
 from shapleymix.fitting.estimation import Estimation, Stage
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of
-from shapleymix.fitting.held_out import Scores, learned_by, predicted_held_out, require_losses, score
+from shapleymix.fitting.held_out import Scores, predict_held_out, require_losses, score, teach
 from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study
-from shapleymix.fitting.symbols import drawn_exponents
+from shapleymix.fitting.symbols import draw_untold
 from shapleymix.laws import BlackBox, Law
 from shapleymix.records import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
-class Fitted:
+class LawFit:
     """A fitted law, its replicates, what is to be said of it, what it covers, and the losses (R, K) that it used."""
 
     law: Law
@@ -42,18 +42,18 @@ class Fitted:
     knobs: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
-def learned(study: Study, law: type[BlackBox]) -> Fitted:
+def fit_learner(study: Study, law: type[BlackBox]) -> LawFit:
     """A black box."""
     log, seen = study.log, study.evidence.observations(law, study.inputs)
-    found = learned_by(law, log, seen, study.seed)
+    found = teach(law, log, seen, study.seed)
     note = "a black box has no bootstrap replicates"
     used = (seen.weight > 0) & study.evidence.final[:, None]
     coverage = coverage_of(log, used, study.untrained)
     repetition = Repetition.of(study.evidence, law, study.seed, study.evidence.usual, None)
-    return Fitted(found, None, (), (), (note,), coverage, used, repetition)
+    return LawFit(found, None, (), (), (note,), coverage, used, repetition)
 
 
-def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
+def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawFit:
     """A parametric law with its replicates."""
     log, evidence, settings = study.log, study.evidence, study.settings
     problem = Estimation.of(law, evidence, study.inputs, settings)
@@ -61,7 +61,7 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
     every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
     knobs: Mapping[str, FloatArray] = {}
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
-        best = study.memory.tuned(problem, every[0], study.choosing_folds(), stage)
+        best = study.memory.tune(problem, every[0], study.choosing_folds(), stage)
         problem, losses, knobs = best.problem, best.losses, best.knobs
         found = estimate(problem, every, None, best.start)
     else:
@@ -73,12 +73,12 @@ def estimated(study: Study, law: type[Law], progress: Progress | None) -> Fitted
         stage = _stage(progress, "bootstrap")
         again = resample(replace(problem, repeated=found.repeated), shares, found.x[0], study.seed, stage)
         drawn_symbols = again.repeated
-        replicates = drawn_exponents(again.law, problem.levels, study.seed)
-    held, states = tuple(problem.packing.held), zip(study.inputs.targets, found.status[0].tolist(), strict=True)
+        replicates = draw_untold(again.law, problem.levels, study.seed)
+    held, states = tuple(problem.packing.fixed), zip(study.inputs.targets, found.status[0].tolist(), strict=True)
     stopped = tuple(target for target, state in states if state != CONVERGED)
-    point = found.law.mapped(lambda known, value: value[0])
+    point = found.law.map(lambda known, value: value[0])
     repetition = Repetition.of(evidence, law, study.seed, found.repeated[0], drawn_symbols)
-    return Fitted(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, losses, knobs)
+    return LawFit(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, losses, knobs)
 
 
 def _stage(progress: Progress | None, name: str) -> Stage | None:
@@ -89,22 +89,22 @@ def _stage(progress: Progress | None, name: str) -> Stage | None:
 def _thin(law: type[Law], evidence: Evidence) -> tuple[str, ...]:
     """Learned transfer wants about three mixtures a source."""
     sources, mixtures = len(evidence.log.sources), len(set(evidence.log.mixture_keys))
-    learns = any(known.axes == "MK" for known in law.fitted())
+    learns = any(known.axes == "MK" for known in law.symbols_to_fit())
     if not learns or law.knobs or mixtures >= 3 * sources:  # what is believed stands in for mixtures
         return ()
     return (f"{mixtures} mixtures for {sources} sources: to learn transfer takes {3 * sources}, better {5 * sources}",)
 
 
-def fitted_to(study: Study, law: type[Law], progress: Progress | None) -> Fitted:
+def fit_law(study: Study, law: type[Law], progress: Progress | None) -> LawFit:
     """A law fitted to a study, with its held-out predictions where there can be any."""
-    point = learned(study, law) if issubclass(law, BlackBox) else estimated(study, law, progress)
+    point = fit_learner(study, law) if issubclass(law, BlackBox) else fit_symbols(study, law, progress)
     if point.held_out is not None and min(study.settings.folds, study.mixtures) == min(CHOOSING, study.mixtures):
         return point  # what choosing beliefs predicted of held-out rows
-    losses, notes = held_out_losses(study, law)
+    losses, notes = cross_validate(study, law)
     return replace(point, held_out=losses, notes=(*notes, *point.notes))
 
 
-def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, dict[str, bool]]:
+def errors_of(study: Study, point: LawFit) -> tuple[Scores, Scores | None, dict[str, bool]]:
     """Scores of a fitted law on fitted and on held-out losses of its study, and questions to its log.
 
     Raises
@@ -114,7 +114,7 @@ def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, dict[
     """
     log, targets, losses, fitted = study.log, study.inputs.targets, point.held_out, losses_of(study, point)
     require_losses(point.law.name, fitted, point.used, log)
-    seen = np.where(study.evidence.counted, log.loss, np.nan)
+    seen = np.where(study.evidence.judged, log.loss, np.nan)
     held_out = None if losses is None else score(targets, seen, losses)
     left = np.log(seen / (fitted if losses is None else losses))
     knows_mixtures = "mixture" in point.law.needs or not log.sources
@@ -122,7 +122,7 @@ def errors_of(study: Study, point: Fitted) -> tuple[Scores, Scores | None, dict[
     return score(targets, seen, fitted), held_out, odd
 
 
-def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:
+def noise_of(study: Study, point: LawFit, counted: BoolArray) -> Noise | None:
     """How the counted held-out losses (R, K) scatter about a fitted law; None without any."""
     if point.held_out is None:
         return None
@@ -135,13 +135,13 @@ def noise_of(study: Study, point: Fitted, counted: BoolArray) -> Noise | None:
     return Noise.of(held, fitted, log.groups, cells, replicated=point.replicates is not None)
 
 
-def losses_of(study: Study, point: Fitted) -> FloatArray:
+def losses_of(study: Study, point: LawFit) -> FloatArray:
     """Losses (R, K) of a fitted law on the rows of a study."""
     symbols = study.evidence.usual if point.repetition is None else point.repetition.symbols
     return study.evidence.losses(point.law, symbols)
 
 
-def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, tuple[str, ...]]:
+def cross_validate(study: Study, law: type[Law]) -> tuple[FloatArray | None, tuple[str, ...]]:
     """Predictions of every row by a fit that did not see its mixture, or None with the reason."""
     folds, mixtures = study.settings.folds, study.mixtures
     if folds == 0:
@@ -150,6 +150,6 @@ def held_out_losses(study: Study, law: type[Law]) -> tuple[FloatArray | None, tu
         return None, (f"{mixtures} different mixtures are too few for a held-out error",)
     masks, _ = study.cross_validation(min(folds, mixtures))
     try:
-        return predicted_held_out(law, study, masks), ()
+        return predict_held_out(law, study, masks), ()
     except FitError as error:
         return None, (f"no held-out error: in a fold, {error.message}",)

@@ -21,7 +21,7 @@ Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
 Points = ArrayLike | Spelt | Sequence[MixtureSpec]
 MOST_WARNINGS = 3
 """Sentences of an answer that are warnings: those that change what a reader would do."""
-Budget = ArrayLike | str | Sequence[float | str]
+BudgetSpec = ArrayLike | str | Sequence[float | str]
 Names = Sequence[str] | None
 
 
@@ -91,7 +91,7 @@ class Prediction(Tabular, Record):
 
 
 def points_of(
-    p: Points, N: Budget | None, D: Budget | None, sources: tuple[str, ...], supply: FloatArray, runs: Names
+    p: Points, N: BudgetSpec | None, D: BudgetSpec | None, sources: tuple[str, ...], supply: FloatArray, runs: Names
 ) -> tuple[tuple[str, ...], FloatArray, FloatArray, FloatArray]:
     """Names, mixtures (R, M), sizes (R,) and tokens (R,) from whatever spells them, broadcast over each other.
 
@@ -115,7 +115,7 @@ def points_of(
     return _names(runs, rows), np.broadcast_to(mixtures, (rows, mixtures.shape[1])).copy(), spread[0], spread[1]
 
 
-def _budget(p: Points, given: Budget | None, name: Literal["N", "D"]) -> Budget:
+def _budget(p: Points, given: BudgetSpec | None, name: Literal["N", "D"]) -> BudgetSpec:
     """N or D as given, or that of an optimised mixture."""
     if given is not None:
         return given
@@ -196,7 +196,7 @@ def _numbers(value: object, name: str, hint: str) -> FloatArray:
         raise UsageError(f"{name} is {described(value)}, not numbers", hint=hint) from error
 
 
-def _positive(value: Budget, name: str) -> FloatArray:
+def _positive(value: BudgetSpec, name: str) -> FloatArray:
     hint = "sizes are written 243M, 100B or 1.5e9"
     listed = value if isinstance(value, str) or not isinstance(value, Sequence) else [_size(one) for one in value]
     numbers = np.atleast_1d(_numbers(_size(listed), name, hint))

@@ -55,7 +55,7 @@ def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tupl
     ]
     return (
         f"{len(rows)} of {int(np.isfinite(shown).sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} times "
-        f"the usual residual: {_listed(named)}. Check these rows",
+        f"the usual residual: {_list_first(named)}. Check these rows",
     )
 
 
@@ -98,7 +98,7 @@ def questions_of_budgets(log: RunLog, used: BoolArray) -> Iterator[str]:
             if cut and steps[cut - 1] >= SLIP and np.median(common[rows[:cut]]) < np.quantile(common[rows[cut:]], 0.9):
                 odd[rows[:cut]] = True
         if odd.any():
-            names = _listed(list(dict.fromkeys(log.runs[row] for row in np.flatnonzero(odd).tolist())))
+            names = _list_first(list(dict.fromkeys(log.runs[row] for row in np.flatnonzero(odd).tolist())))
             yield (
                 f"{name} of {names} is less than that of other runs by a factor of {SLIP:g} or more, but losses are "
                 "like theirs: check its unit"
@@ -120,7 +120,7 @@ def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> It
         if above[0] - below[-1] < max(APART, CLUSTERED * max(np.ptp(below), np.ptp(above))):
             continue
         fewer = rows[cut:] if 2 * cut >= len(rows) else rows[:cut]
-        names = _listed(list(dict.fromkeys(log.runs[row] for row in fewer.tolist())))
+        names = _list_first(list(dict.fromkeys(log.runs[row] for row in fewer.tolist())))
         yield (
             f"for all targets the losses of {names} lie apart from those of other runs of N = "
             f"{format_size(float(log.N[fewer[0]]))}, by a factor of {np.exp(np.median(above) - np.median(below)):.3g}: "
@@ -128,7 +128,7 @@ def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> It
         )
 
 
-def _listed(parts: list[str]) -> str:
+def _list_first(parts: list[str]) -> str:
     more = f" and {len(parts) - LISTED} more" if len(parts) > LISTED else ""
     return "; ".join(parts[:LISTED]) + more
 
@@ -156,14 +156,14 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
         if (values := getattr(log, name)) is None:
             continue
         logs = np.where(counted, np.log(values), np.nan)
-        share, chance = explained(np.stack([logs, logs**2], axis=1)[..., None], residual, *runs)
-        spread = _spread(logs[:, None], sizes)
+        share, chance = explain(np.stack([logs, logs**2], axis=1)[..., None], residual, *runs)
+        spread = _find_spread(logs[:, None], sizes)
         found |= dict.fromkeys(_with_size(log.N, values, what, spread), False)
         if spread <= SAME:
             continue
         told = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
         alike = np.unique(np.column_stack([log.groups, np.nan_to_num(logs)]), axis=0, return_inverse=True)[1].ravel()
-        follows = {one: explained(by[..., None], logs[:, None], sizes, alike, seed)[1] for one, by in beside.items()}
+        follows = {one: explain(by[..., None], logs[:, None], sizes, alike, seed)[1] for one, by in beside.items()}
         goes = [one for one, chance_of in follows.items() if chance_of <= SIGNIFICANT]
         if goes:
             told += f", and go with {' and '.join(goes)}, for whose effect the law takes what they do"
@@ -173,15 +173,15 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
         else:
             found[f"{told}; they explain {nothing}"] = bool(goes)
     size = np.log(np.maximum(np.abs(residual), LEAST))
-    if (chance := explained(log.p[..., None], size, *runs)[1]) <= SIGNIFICANT:
+    if (chance := explain(log.p[..., None], size, *runs)[1]) <= SIGNIFICANT:
         told = f"how far runs lie from the law differs by mixture (p = {chance:.2g}), and one scatter is taken for all"
         found[f"{told}: intervals hold in the mean of the mixtures, not at each"] = False
     if log.late is not None:
         own, later = own_data(log.paths, log.targets), log.late - log.p
         of_own = later @ own
         of_own[:, ~own.any(axis=0)] = np.nan
-        share, chance = explained(of_own[:, None] if own.any() else later[..., None], residual, *runs)
-        spread = _spread(np.where(counted[:, None], later, np.nan), sizes)
+        share, chance = explain(of_own[:, None] if own.any() else later[..., None], residual, *runs)
+        spread = _find_spread(np.where(counted[:, None], later, np.nan), sizes)
         told = "runs read their languages in phases: the fit takes the sum"
         if chance <= SIGNIFICANT and spread > SAME:
             advice = "what is read last counts for more or less than the law knows"
@@ -203,13 +203,13 @@ def _with_size(N: FloatArray, values: FloatArray, what: str, spread: float) -> l
     ]
 
 
-def _spread(values: FloatArray, sizes: IntArray) -> float:
+def _find_spread(values: FloatArray, sizes: IntArray) -> float:
     """How far known values (R, C) lie apart at most within one size."""
     each = [np.ma.masked_invalid(values[sizes == size]) for size in np.unique(sizes)]
     return max(float(np.ma.filled(np.ma.ptp(one, axis=0), 0.0).max(initial=0.0)) for one in each)
 
 
-def explained(
+def explain(
     cause: FloatArray, residual: FloatArray, sizes: IntArray, groups: IntArray, seed: int
 ) -> tuple[float, float]:
     """The share of residuals (R, K) that causes (R, P, K or 1) explain within runs of one size, and its p by chance.

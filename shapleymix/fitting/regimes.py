@@ -22,15 +22,14 @@ from shapleymix.display import short
 from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.estimation import Estimation
-from shapleymix.fitting.evidence import TRACE, chosen, own_tokens, without
+from shapleymix.fitting.evidence import TRACE, drop_losses, own_source, own_tokens, select_rows
 from shapleymix.fitting.held_out import mean_of, over_mixtures, surely
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.one_law import Fitted, fitted_to, noise_of
-from shapleymix.fitting.study import Progress, Study, held_out, sample_of_targets
+from shapleymix.fitting.one_law import LawFit, fit_law, noise_of
+from shapleymix.fitting.study import Progress, Study, pick_by_fold, sample_of_targets
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
-from shapleymix.tables.languages import own_source
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class RegimeSplit:
         return tuple(text for text in self.study.evidence.notices if text not in self.whole.evidence.notices)
 
 
-def parted(study: Study) -> RegimeSplit:
+def part_regimes(study: Study) -> RegimeSplit:
     """The study without the losses of another regime, where held-out errors of `learned-base` tell of one.
 
     They are apart if it surely errs less on the others when it is fitted to these alone (paired by mixture, as laws are
@@ -110,7 +109,7 @@ def parted(study: Study) -> RegimeSplit:
     if study.settings.min_own_tokens is not None or not rows.any():
         return one
     with_own = (study.evidence.weight > 0) & ~rows
-    alone = replace(study, evidence=without(study.evidence, rows))
+    alone = replace(study, evidence=drop_losses(study.evidence, rows))
     try:
         whole, others = _errors(study), _errors(alone)
     except FitError:  # too few runs
@@ -127,33 +126,33 @@ def parted(study: Study) -> RegimeSplit:
     return RegimeSplit(study, replace(alone, evidence=evidence), rows)
 
 
-def parted_by(study: Study, rows: BoolArray) -> RegimeSplit:
+def part_regimes_by(study: Study, rows: BoolArray) -> RegimeSplit:
     """The study parted by some of its rows (R,) alone, as the laws fitted to these will be.
 
     Of the other rows, which judge, no loss has a say in it: theirs are apart where their mixture has none of the
     target's own language and the rows that are fitted show that for another regime.
     """
-    parts = parted(replace(study, evidence=chosen(study.evidence, rows)))
+    parts = part_regimes(replace(study, evidence=select_rows(study.evidence, rows)))
     lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
     if not lacking.any():
         return RegimeSplit(study, study, lacking)
-    evidence = without(study.evidence, lacking)
+    evidence = drop_losses(study.evidence, lacking)
     alone = replace(study, evidence=replace(evidence, notices=(*evidence.notices, *parts.notices)))
     return RegimeSplit(study, alone, lacking)
 
 
-def fitted_apart(
+def fit_regimes(
     parts: RegimeSplit, law: type[Law], progress: Progress | None
-) -> tuple[Study, Fitted, NoOwnData | None]:
+) -> tuple[Study, LawFit, NoOwnData | None]:
     """A law fitted to the losses with the target's own language, and what tells the others, if any are apart."""
     if parts.lacking.any():
         with suppress(FitError):  # too few runs for this law
-            point = fitted_to(parts.study, law, progress)
-            return parts.study, point, _absent(parts, point, law, progress)
-    return parts.whole, fitted_to(parts.whole, law, progress), None
+            point = fit_law(parts.study, law, progress)
+            return parts.study, point, _fit_absent(parts, point, law, progress)
+    return parts.whole, fit_law(parts.whole, law, progress), None
 
 
-def _absent(parts: RegimeSplit, with_own: Fitted, law: type[Law], progress: Progress | None) -> NoOwnData:
+def _fit_absent(parts: RegimeSplit, with_own: LawFit, law: type[Law], progress: Progress | None) -> NoOwnData:
     """The law fitted to all losses, for those without the target's own language.
 
     Log h and log R* stay those of the fit `with_own`: the other regime would pull them off.
@@ -161,7 +160,7 @@ def _absent(parts: RegimeSplit, with_own: Fitted, law: type[Law], progress: Prog
     whole, known = parts.whole, with_own.repetition
     if known is not None and known.identified:
         whole = replace(whole, evidence=replace(whole.evidence, repeated=known.symbols))
-    point = fitted_to(whole, law, progress)
+    point = fit_law(whole, law, progress)
     own = np.where(parts.lacking.any(axis=0), own_source(whole.log.paths, whole.log.targets), -1)
     noise = noise_of(whole, point, parts.lacking)
     return NoOwnData(point.law, point.replicates, point.coverage, own, noise)
@@ -184,10 +183,10 @@ def _errors(study: Study) -> FloatArray:
     problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)
     some = sample_of_targets(problem, len(masks))
     problem = problem.only(some)
-    x = problem.begun((~masks).astype(np.float64))
-    predicted, found = held_out(problem.predicted(x), masks.argmax(axis=0)), np.full(study.log.loss.shape, np.nan)
+    x = problem.fit_afresh((~masks).astype(np.float64))
+    predicted, found = pick_by_fold(problem.predict(x), masks.argmax(axis=0)), np.full(study.log.loss.shape, np.nan)
     found[:, some] = np.abs(predicted - problem.observed.log_loss)
-    return np.where(study.evidence.counted, found, np.nan)
+    return np.where(study.evidence.judged, found, np.nan)
 
 
 def _surely(gains: FloatArray, groups: IntArray) -> int:

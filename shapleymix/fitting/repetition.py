@@ -27,9 +27,10 @@ from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence
 from shapleymix.laws import Law
 from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, repetition_prior
-from shapleymix.laws.pieces import harmed_targets, harmful
+from shapleymix.laws.pieces import harmful
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.statistics import MEAN_ABSOLUTE, RandomStream, interval_ends
+from shapleymix.tables.languages import harmed_targets
 from shapleymix.tables.mixtures import ONCE, epochs_of
 
 ROUNDS = 12
@@ -40,7 +41,7 @@ ENTRIES = 3e6  # of Jacobians at once
 SHOWN = 5  # points of a prediction whose repetitions are told one by one
 
 
-def drawn_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
+def draw_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
     """Draws (count, H) of what is believed: the centres of replicates, or their symbols where no run tells any.
 
     `ranks` (M,) number the sources whatever their order, so that each has the same draws in any.
@@ -62,7 +63,7 @@ def fit_repetition(
     center, precision = usual if center is None else center, np.linalg.inv(covariance)
     problem = replace(problem, repeated=np.broadcast_to(problem.repeated, (len(shares), len(usual))))
     for _ in range(rounds):
-        curvature, slope = _told(problem, shares, x)
+        curvature, slope = _expand(problem, shares, x)
         slope = slope + (problem.repeated - center) @ precision
         step = np.clip(-np.linalg.solve(precision + curvature, slope[..., None])[..., 0], -LARGEST, LARGEST)
         problem = replace(problem, repeated=problem.repeated + step)
@@ -72,13 +73,13 @@ def fit_repetition(
     return problem, x
 
 
-def _told(problem: Estimation, shares: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _expand(problem: Estimation, shares: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Curvature (V, H, H) and slope (V, H) of minus the log likelihood of each weighting, all unknowns following."""
     V, K = x.shape[:2]
     replicate, target, flat = np.repeat(np.arange(V), K), np.tile(np.arange(K), V), x.reshape(V * K, -1)
     size = max(1, int(ENTRIES / (shares.shape[1] * (x.shape[2] + problem.repeated.shape[1]))))
     found = [
-        _told_by(problem, flat[rows], target[rows], shares[replicate[rows]], problem.repeated[replicate[rows]])
+        _expand_problems(problem, flat[rows], target[rows], shares[replicate[rows]], problem.repeated[replicate[rows]])
         for rows in (slice(first, first + size) for first in range(0, V * K, size))
     ]
     share = _independent(problem, x[0], shares[0]) / K  # targets err together
@@ -86,11 +87,11 @@ def _told(problem: Estimation, shares: FloatArray, x: FloatArray) -> tuple[Float
     return share * curvature.sum(axis=1), share * slope.sum(axis=1)
 
 
-def _told_by(
+def _expand_problems(
     problem: Estimation, x: FloatArray, target: IntArray, shares: FloatArray, at: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The same (Q, H, H) and (Q, H) of each problem, from the Jacobians of both kinds of symbols."""
-    number, objective = np.arange(len(x)), problem.objective(target, shares, at)
+    number, objective = np.arange(len(x)), problem.regression(target, shares, at)
     residual, jacobian = objective.residuals(x, number)
     shared = np.zeros((*residual.shape, at.shape[1]))
     for place in np.flatnonzero(np.append(True, (problem.evidence.log.p > problem.evidence.shares).any(axis=0))):
@@ -103,7 +104,7 @@ def _told_by(
     pull = (score @ jacobian)[:, 0] + objective.prior.slope(x)
     own = objective.prior.curvature(jacobian * root)
     own = own.plus(RIDGE * own.diagonal() + 1e-300)
-    cross, held = (jacobian * root).swapaxes(1, 2) @ (shared * root), objective.held(x, pull)
+    cross, held = (jacobian * root).swapaxes(1, 2) @ (shared * root), objective.find_active(x, pull)
     follow = np.stack([own.solve(one, held) for one in np.moveaxis(cross, 2, 0)], axis=2)
     curvature = (shared * root).swapaxes(1, 2) @ (shared * root) - cross.swapaxes(1, 2) @ follow
     slope = (score @ shared)[:, 0] - (pull[:, None, :] @ follow)[:, 0]
@@ -116,7 +117,7 @@ def _told_by(
 def _independent(problem: Estimation, x: FloatArray, share: FloatArray) -> float:
     """How many independent targets the residuals of one solution x (K, P) amount to: between 1 and K."""
     seen = problem.observed
-    predicted = replace(problem, repeated=problem.repeated[:1]).predicted(x[None])[0]
+    predicted = replace(problem, repeated=problem.repeated[:1]).predict(x[None])[0]
     off = np.where(seen.weight * share[:, None] > 0, seen.log_loss - predicted, 0.0)
     if off.shape[1] < 2:
         return 1.0
@@ -198,7 +199,7 @@ class Repetition(Record):
         epochs = np.insert(self.epochs, row, np.nan, axis=0)
         return replace(self, symbols=wider(self.symbols), replicates=drawn, epochs=epochs)
 
-    def drawn(self, far: float, seed: int) -> FloatArray | None:
+    def draw(self, far: float, seed: int) -> FloatArray | None:
         """(B, 1 + M) symbols of the replicates at a budget that lies so many e-folds beyond the fitted ones."""
         if self.replicates is None or far == 0:
             return self.replicates
@@ -270,17 +271,17 @@ class Repetition(Record):
             if self.identified:
                 whence = "repeat tokens only alone, so the harm of repeats beside other tokens is not measured"
             known = "" if self.replicates is None else f": the best epochs are known to {self.open()}"
-            found.append(f"{who} repeats {_named(sources, epochs, untold)}; the fitted runs {whence}{known}")
+            found.append(f"{who} repeats {_quote(sources, epochs, untold)}; the fitted runs {whence}{known}")
         elif far := [i for i in often if epochs[i] > most[i] * ONCE]:
             seen = ", ".join(f"{sources[i]} at most {most[i]:.3g}" for i in far)
-            found.append(f"{who} repeats {_named(sources, epochs, far)}; the fitted runs repeat {seen}")
+            found.append(f"{who} repeats {_quote(sources, epochs, far)}; the fitted runs repeat {seen}")
         if fresh := [i for i in np.flatnonzero(p > 0).tolist() if least[i] > ONCE and not epochs[i] >= least[i] / ONCE]:
             seen = ", ".join(f"{sources[i]} at least {least[i]:.3g} times" for i in fresh)
             found.append(f"the fitted runs repeat {seen}, but {who} does so less often or not at all")
         return found
 
 
-def _named(sources: Sequence[str], epochs: FloatArray, chosen: Sequence[int]) -> str:
+def _quote(sources: Sequence[str], epochs: FloatArray, chosen: Sequence[int]) -> str:
     return ", ".join(f"{sources[i]} {epochs[i]:.3g} times" for i in chosen)
 
 
@@ -302,7 +303,7 @@ def warnings_of_repetition(
         if known is not None:
             told |= dict.fromkeys(known.warnings(ratios, limits, tokens, sources, who))
         elif often := _often(epochs):
-            text = f"the law counts repeated tokens as fresh ones, but {who} repeats {_named(sources, epochs, often)}"
+            text = f"the law counts repeated tokens as fresh ones, but {who} repeats {_quote(sources, epochs, often)}"
             told[text] = None
     found = list(told)
     hidden = len(found) - SHOWN

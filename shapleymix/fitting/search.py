@@ -15,12 +15,12 @@ from shapleymix.fitting.estimation import (
     NEARBY,
     REPLICATE_ITERATIONS,
     REPLICATE_TOLERANCE,
-    Estimate,
     Estimation,
+    FittedLaws,
     Stage,
     Stop,
 )
-from shapleymix.fitting.repetition import drawn_centers, fit_repetition
+from shapleymix.fitting.repetition import draw_centers, fit_repetition
 from shapleymix.fitting.symbols import COMMON
 from shapleymix.records import FloatArray
 from shapleymix.statistics import RandomStream, ranks_of
@@ -36,7 +36,7 @@ def estimate(
     progress: Stage | None = None,
     known: FloatArray | None = None,
     stop: Stop = EXACT,
-) -> Estimate:
+) -> FittedLaws:
     """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
     start = problem.find_starts(shares)  # (V, S, K, P)
     if known is not None:
@@ -55,7 +55,7 @@ def estimate(
 
 def resample(
     problem: Estimation, shares: FloatArray, x: FloatArray, seed: int, progress: Stage | None = None
-) -> Estimate:
+) -> FittedLaws:
     """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
 
     What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
@@ -69,7 +69,7 @@ def resample(
         draws[..., place] = draws[..., place][..., ranks_of(problem.evidence.log.p)]
     start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), problem
     if problem.packing.law.takes_repetition and problem.evidence.repeated is None:
-        center = drawn_centers(ranks_of(problem.evidence.log.p), len(shares), seed)
+        center = draw_centers(ranks_of(problem.evidence.log.p), len(shares), seed)
         there = replace(problem, repeated=center)
         if problem.evidence.tells(problem.packing.law):
             there, again = fit_repetition(problem, shares, start[:, 0], center, REPLICATE_ROUNDS)

@@ -45,13 +45,13 @@ class Trial:
     """One value of the knobs: what it believes, its fits (V, K, P), predicted log losses (R, K) of held-out rows."""
 
     knobs: Mapping[str, float]
-    believed: PriorTable
+    beliefs: PriorTable
     x: FloatArray
     predicted: FloatArray
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuning:
     """A problem with the beliefs that won, and what each fold's fit predicts of it, (R, K); NaN where not held out."""
 
     problem: Estimation
@@ -60,7 +60,7 @@ class Tuned:
     knobs: Mapping[str, FloatArray]  # what won for each target, (K,)
 
 
-def tuned(problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuned:
+def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuning:
     """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
     begun = estimate(problem, share[None], stop=NEAR)
     start, problem = begun.x[0], replace(problem, repeated=begun.repeated)
@@ -70,16 +70,16 @@ def tuned(problem: Estimation, share: FloatArray, masks: BoolArray, progress: St
     usual = {name: values[0] for name, values in problem.packing.law.knobs.items()}
     first = few.trial(usual)
     search = _Search(_with_noise(problem, few.noise(first), sample), share, masks, fold)
-    search = search.apart(first.x if len(sample) == len(start) else None)
+    search = search.with_repetition(first.x if len(sample) == len(start) else None)
     few = replace(few, problem=search.problem.only(sample))
     trials = few.walk(few.trial(usual, first.x), progress)
     if len(sample) < len(start):
         trials = [search.trial(few.best(trials).knobs)]
     won = search.errors(trials, fold >= 0).argmin(axis=0)
-    believed = PriorTable.chosen([trial.believed for trial in trials], won)
-    knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.telling()}
-    found = replace(search.problem, believed=believed, repeated=begun.repeated)
-    return Tuned(found, start, np.exp(search.predicted(trials)), knobs)
+    believed = PriorTable.choose([trial.beliefs for trial in trials], won)
+    knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.list_knobs()}
+    found = replace(search.problem, beliefs=believed, repeated=begun.repeated)
+    return Tuning(found, start, np.exp(search.predict(trials)), knobs)
 
 
 def sample_of_targets(problem: Estimation, folds: int) -> IntArray:
@@ -98,7 +98,7 @@ def _with_noise(problem: Estimation, noise: FloatArray, sample: IntArray) -> Est
     usual = float(np.median(noise))
     every = np.full(len(problem.inputs.targets), usual)
     every[sample] = noise
-    return replace(problem, believed=replace(problem.believed, noise=every), threshold=usual)
+    return replace(problem, beliefs=replace(problem.beliefs, noise=every), threshold=usual)
 
 
 @dataclass(frozen=True)
@@ -108,36 +108,36 @@ class _Search:
     masks: BoolArray
     fold: IntArray  # (R,), -1 where a row is never held out
 
-    def believed(self, knobs: Knobs) -> PriorTable:
+    def believe(self, knobs: Knobs) -> PriorTable:
         """What the law believes at some knobs; a knob that nothing given hangs on changes nothing."""
         problem = self.problem
-        return PriorTable.of(problem.packing, knobs, problem.givens, problem.believed.noise, problem.core)
+        return PriorTable.of(problem.packing, knobs, problem.givens, problem.beliefs.noise, problem.core)
 
-    def apart(self, x: FloatArray | None) -> _Search:
+    def with_repetition(self, x: FloatArray | None) -> _Search:
         """The same with h and R* of each fold's own, told from its fits (V, K, P), where the runs tell them."""
         if not self.problem.evidence.tells(self.problem.packing.law):
             return self
         shares = self.share * ~self.masks
-        x = self.problem.begun(shares) if x is None else x
+        x = self.problem.fit_afresh(shares) if x is None else x
         return replace(self, problem=fit_repetition(self.problem, shares, x)[0])
 
-    def telling(self) -> list[str]:
+    def list_knobs(self) -> list[str]:
         """The knobs that change anything: without a transfer matrix its share does not."""
         values = self.problem.packing.law.knobs
         usual = {name: each[0] for name, each in values.items()}
-        first = self.believed(usual)
+        first = self.believe(usual)
         return [
             name
             for name in values
-            if not all(self.believed({**usual, name: value}).same(first) for value in values[name])
+            if not all(self.believe({**usual, name: value}).same(first) for value in values[name])
         ]
 
     def trial(self, knobs: Knobs, start: FloatArray | None = None) -> Trial:
         """Fits (V, K, P) to all but each fold, from those before or afresh, and what they predict of it."""
-        believed, shares = self.believed(knobs), self.share * ~self.masks
-        problem = replace(self.problem, believed=believed)
-        x = problem.begun(shares) if start is None else problem.follow(shares, start)
-        return Trial(dict(knobs), believed, x, held_out(problem.predicted(x), self.fold))
+        believed, shares = self.believe(knobs), self.share * ~self.masks
+        problem = replace(self.problem, beliefs=believed)
+        x = problem.fit_afresh(shares) if start is None else problem.follow(shares, start)
+        return Trial(dict(knobs), believed, x, pick_by_fold(problem.predict(x), self.fold))
 
     def walk(self, first: Trial, progress: Stage | None) -> list[Trial]:
         """Trials along each knob in turn, from the best so far; the first knob again at the end."""
@@ -147,7 +147,7 @@ class _Search:
         for number, name in enumerate(order):
             for value in values[name]:
                 knobs = {**best.knobs, name: value}
-                if not any(self.believed(knobs).same(trial.believed) for trial in trials):
+                if not any(self.believe(knobs).same(trial.beliefs) for trial in trials):
                     trials.append(self.trial(knobs, best.x))
             best = self.best(trials)
             if progress is not None:
@@ -159,7 +159,7 @@ class _Search:
         errors = self.errors(trials, self.fold >= 0)
         return trials[int(np.log(np.maximum(errors, 1e-12)).mean(axis=1).argmin())]
 
-    def predicted(self, trials: list[Trial]) -> FloatArray:
+    def predict(self, trials: list[Trial]) -> FloatArray:
         """Log losses (R, K) of each fold by the choice of the others; NaN where a fit was told nothing of a target."""
         stacked = np.stack([trial.predicted for trial in trials])
         found = np.full(stacked.shape[1:], np.nan)
@@ -195,7 +195,7 @@ class _Search:
         return np.exp(np.round(np.log(usual), 1))
 
 
-def held_out(predicted: FloatArray, fold: IntArray) -> FloatArray:
+def pick_by_fold(predicted: FloatArray, fold: IntArray) -> FloatArray:
     """Of predictions by every fit (V, R, K) each row's by the fit of its fold (R,), which did not see it."""
     return np.take_along_axis(predicted, np.maximum(fold, 0)[None, :, None], axis=0)[0]
 
@@ -209,15 +209,15 @@ MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to ho
 class Memory:
     """Problems whose law has chosen what it believes, with the folds on which it did."""
 
-    found: list[tuple[Estimation, FloatArray, BoolArray, Tuned]]
+    found: list[tuple[Estimation, FloatArray, BoolArray, Tuning]]
 
-    def tuned(self, problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuned:
+    def tune(self, problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuning:
         """What `tuned` gives, from memory where it was asked before."""
         for known, weights, folds, answer in self.found:
             same = known.packing == problem.packing and known.evidence is problem.evidence
             if same and np.array_equal(weights, share) and np.array_equal(folds, masks):
                 return answer
-        answer = tuned(problem, share, masks, progress)
+        answer = tune_beliefs(problem, share, masks, progress)
         self.found.append((problem, share, masks, answer))
         return answer
 
@@ -259,7 +259,7 @@ class Study:
         """Number of different mixtures; of runs where all have one."""
         return len(np.unique(self.log.groups))
 
-    def allowed(self) -> list[str]:
+    def list_laws(self) -> list[str]:
         """The laws that the inputs can feed, simplest first."""
         inputs = self.inputs
         there = {
@@ -349,10 +349,10 @@ def study_of(
     evidence = replace(evidence, unique=limits_of(evidence.log, inputs.languages))
     if vocabulary is not None and not parse_number(vocabulary, "vocabulary") > 1:
         raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
-    return Study(evidence, inputs, settings, seed, _untrained(log, inputs, vocabulary))
+    return Study(evidence, inputs, settings, seed, _find_untrained(log, inputs, vocabulary))
 
 
-def _untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
+def _find_untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> FloatArray:
     """Loss of an untrained model (K,): measured in the log, or in the matrix's game, or ln V, or the most it may be."""
     known = np.fmax.reduce(log.loss[~log.trained], axis=0, initial=np.nan)  # the highest of models with D = 0
     measured = {} if inputs.transfer is None else inputs.transfer.provenance.get("untrained")

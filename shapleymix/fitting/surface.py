@@ -63,10 +63,10 @@ class Score(Protocol):
     @property
     def targets(self) -> tuple[str, ...]: ...
     @property
-    def calibrated(self) -> FloatArray: ...
+    def loss_range(self) -> FloatArray: ...
 
     # So many draws of curves as the scores leave possible, (count, T); the same on every call.
-    def drawn(self, count: int) -> TaskCurves: ...
+    def draw(self, count: int) -> TaskCurves: ...
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class LawAtBudget:
             raise SolveError(message, hint="give a larger N and D")
         if found is None or not len(self.harmed):
             return None
-        return self._supplied(found, self.law, self.symbols)
+        return self._add_supply(found, self.law, self.symbols)
 
     @cached_property
     def draws(self) -> Pieces | None:
@@ -116,11 +116,11 @@ class LawAtBudget:
         found = None if self.replicates is None else self.replicates.pieces(self.N, self.D)
         if found is None or self.replicates is None or not len(self.harmed):
             return None
-        return self._supplied(found, self.replicates, self.drawn).flat()
+        return self._add_supply(found, self.replicates, self.drawn).flat()
 
-    def _supplied(self, found: Pieces, law: Law, symbols: FloatArray | None) -> Pieces:
+    def _add_supply(self, found: Pieces, law: Law, symbols: FloatArray | None) -> Pieces:
         """Pieces with twins together, and what repeated tokens are worth and harm at log h and log R* (..., 1 + M)."""
-        found = found.of_sources(len(self.harmed)).pooled(self.twins)
+        found = found.of_sources(len(self.harmed)).pool_twins(self.twins)
         if self.supply is None or symbols is None:
             return found
         rate, harm = np.exp(-symbols[..., 1:]), None
@@ -128,12 +128,12 @@ class LawAtBudget:
             core = law.core(np.array([self.N]), np.array([self.D]))  # (..., 1, K)
             unit = harmful(np.zeros_like(self.supply), self.supply, self.N, self.D, power=0)[:, None]
             harm = np.exp(symbols[..., 0])[..., None, None] * core * unit * self.harmed
-        return found.supplied(self.supply, rate, harm)
+        return found.with_supply(self.supply, rate, harm)
 
     def losses(self, p: FloatArray) -> FloatArray:
         """The law's losses (K,) at one mixture (M,); NaN where it is undefined."""
         if self.pieces is None:
-            return self._asked(self.law, self._ratios(p, self.symbols))
+            return self._evaluate(self.law, self._ratios(p, self.symbols))
         found = self.pieces.losses(p)
         return np.where(np.isfinite(found), found, np.nan)
 
@@ -144,11 +144,11 @@ class LawAtBudget:
         if self.replicates is None:
             return None
         if self.drawn is None or self.supply is None or not (p > self.supply).any():
-            return self._asked(self.replicates, p)
-        each = [self._asked(_member(self.replicates, b), self._ratios(p, one)) for b, one in enumerate(self.drawn)]
+            return self._evaluate(self.replicates, p)
+        each = [self._evaluate(_member(self.replicates, b), self._ratios(p, one)) for b, one in enumerate(self.drawn)]
         return np.stack(each)
 
-    def _asked(self, law: Law, q: FloatArray) -> FloatArray:
+    def _evaluate(self, law: Law, q: FloatArray) -> FloatArray:
         return law.losses(q[None], np.array([self.N]), np.array([self.D]))[..., 0, :]
 
     def _ratios(self, p: FloatArray, symbols: FloatArray) -> FloatArray:
@@ -157,7 +157,7 @@ class LawAtBudget:
 
 def _member(law: Law, number: int) -> Law:
     """One replicate of a law."""
-    return law.mapped(lambda known, value: value[number] if np.ndim(value) > len(known.axes) else value)
+    return law.map(lambda known, value: value[number] if np.ndim(value) > len(known.axes) else value)
 
 
 class LossSource:
@@ -179,7 +179,7 @@ class LossSource:
 
     def base(self, p: FloatArray, samples: int) -> FloatArray:
         """Log losses (S, K) of the replicates, moved to lie about the law."""
-        return moved(self, p, samples)
+        return recenter(self, p, samples)
 
     def of_replicates(self, p: FloatArray) -> FloatArray | None:
         """Losses (B, K) of the replicates at one mixture (M,), if there are any."""
@@ -189,7 +189,7 @@ class LossSource:
         """Unit noise (S, R, 1 + K) at mixtures (R, M), of all targets and of each, alike at every budget."""
         return np.zeros((samples, len(p), 1 + len(self.targets)))
 
-    def missed(self, p: FloatArray, unit: FloatArray) -> FloatArray:
+    def scale_noise(self, p: FloatArray, unit: FloatArray) -> FloatArray:
         """What unit noise (S, 1 + K) makes of the log losses (S, K) of one mixture."""
         return np.zeros_like(unit[..., 1:])
 
@@ -214,7 +214,7 @@ class LossSource:
         return ()
 
 
-def moved(regime: LawAtBudget | LossSource, p: FloatArray, samples: int) -> FloatArray:
+def recenter(regime: LawAtBudget | LossSource, p: FloatArray, samples: int) -> FloatArray:
     """Log losses (S, K) of the replicates, moved to lie about the law; the law's own without replicates."""
     with np.errstate(invalid="ignore"):
         law, again = np.log(regime.losses(p)), regime.of_replicates(p)
@@ -273,7 +273,7 @@ class Surface:
     def read_in(self, unit: Unit) -> Surface:
         """The same losses in a unit; they must be in nats."""
         factor = unit.per_nat * np.ones(len(self.targets))
-        scaled = [None if one is None else one.scaled(factor) for one in (self.pieces, self.draws, self.absent)]
+        scaled = [None if one is None else one.scale_losses(factor) for one in (self.pieces, self.draws, self.absent)]
         return replace(self, pieces=scaled[0], draws=scaled[1], absent=scaled[2], unit=unit)
 
     def mean(self, p: Points) -> FloatArray:
@@ -297,7 +297,7 @@ class Surface:
         runs : bool
             Whether single runs are meant, or what many runs of each mixture would have in the mean.
         """
-        return _sampled([(self, one) for one in self._ratios(p)], runs=runs)
+        return _sample([(self, one) for one in self._ratios(p)], runs=runs)
 
     def interval(self, p: Points, level: float) -> FloatArray:
         """(2, R, K) what holds a new run's loss with probability `level`, each row by itself."""
@@ -306,7 +306,7 @@ class Surface:
     def objective_interval(self, p: Points, of: Functional, level: float) -> FloatArray:
         """(2, R) the same for what is asked of the losses."""
         ends = [self._ends(of(self.sample(one)[:, 0]), level) for one in self._ratios(p)]
-        return holding(np.stack(ends, axis=1), of(self.mean(p)))
+        return widen(np.stack(ends, axis=1), of(self.mean(p)))
 
     def gain(self, p: Points, q: Points, of: Functional, level: float, *, runs: bool = True) -> Gain:
         """What p saves of what is asked of the losses, against q, by the joint sample of the two alone."""
@@ -315,17 +315,17 @@ class Surface:
     def outside(self, p: Points) -> BoolArray:
         """Which losses (R, K) lie outside of what was fitted."""
         found = self.known.outside(p := self._ratios(p))
-        return found if self.score is None else found[:, self.places] | self._uncalibrated(p)
+        return found if self.score is None else found[:, self.places] | self._is_uncalibrated(p)
 
     def warnings(self, p: Points, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """What a reader of numbers at these mixtures (R, M) should know, by the names of these."""
         p = self._ratios(p)
         return (*self.known.warnings(p, names), *([] if self.score is None else self._of_scores(p)))
 
-    def _uncalibrated(self, p: FloatArray) -> BoolArray:
+    def _is_uncalibrated(self, p: FloatArray) -> BoolArray:
         """Which losses (R, T) lie outside of what their task's curve was drawn through."""
         assert self.score is not None
-        loss, (low, high) = self.known.raw(p)[:, self.places], self.score.calibrated.T
+        loss, (low, high) = self.known.raw(p)[:, self.places], self.score.loss_range.T
         room = UNCALIBRATED * (high - low)
         return (loss < low - room) | (loss > high + room)
 
@@ -333,7 +333,7 @@ class Surface:
         """Which tasks are asked about losses, or answer with scores, that no run had."""
         errors = self.mean(p)
         with np.errstate(invalid="ignore"):
-            masks = self._uncalibrated(p), (errors < 0) | (errors > 1)
+            masks = self._is_uncalibrated(p), (errors < 0) | (errors > 1)
         far, none = (
             [name for name, off in zip(self.targets, np.any(mask, axis=0).tolist(), strict=True) if off]
             for mask in masks
@@ -350,7 +350,7 @@ class Surface:
         if len(losses) == 1:
             return self.score.curves.errors(losses[:, self.places])
         count = len(losses) if self.draws is None else self.draws.batch[0]
-        curves = self.score.drawn(count).take(np.repeat(np.arange(count), len(losses) // count))
+        curves = self.score.draw(count).take(np.repeat(np.arange(count), len(losses) // count))
         errors = curves.errors(losses[:, self.places])
         if not runs:
             return errors
@@ -374,7 +374,7 @@ def gain_between(
     value = float(of(after.mean(q))[0] - of(before.mean(p))[0])
     pair, turn = [(before, p), (after, q)], -1 if value < 0 else 1
     # drawn in one order, so that the gain of one over the other is minus that of the other over the one
-    losses = _sampled(pair[::turn], runs=runs)[:, ::turn]
+    losses = _sample(pair[::turn], runs=runs)[:, ::turn]
     gained = of(losses[:, 1]) - of(losses[:, 0])
     if len(gained) == 1 or np.isnan(value):
         return Gain(value, float("nan"), float("nan"), float("nan"))
@@ -383,7 +383,7 @@ def gain_between(
     return Gain(value, min(low, value), max(high, value), probability)
 
 
-def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> FloatArray:
+def _sample(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> FloatArray:
     """Samples (S, R, K) of points, each at a surface of its own."""
     first, p_RM = points[0][0].known, np.stack([p for _, p in points])
     count, mixtures = first.samples, first_alike(p_RM)
@@ -391,14 +391,14 @@ def _sampled(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> Flo
     found = []
     for place, (surface, p) in enumerate(points):
         known = surface.known
-        logs = known.base(p, count) + known.missed(p, field[:, place]) + known.form(p, count)
+        logs = known.base(p, count) + known.scale_noise(p, field[:, place]) + known.form(p, count)
         with np.errstate(over="ignore"):
             losses = np.minimum(np.exp(logs), known.most(p))
         found.append(surface.read(losses, int(mixtures[place]), runs=runs))
     return np.stack(found, axis=1)
 
 
-def holding(ends: FloatArray, middle: FloatArray) -> FloatArray:
+def widen(ends: FloatArray, middle: FloatArray) -> FloatArray:
     """An interval never excludes its own number."""
     return np.stack([np.minimum(ends[0], middle), np.maximum(ends[1], middle)])
 
@@ -415,9 +415,9 @@ def with_score(surface: Surface, score: Score) -> Surface:
         targets=score.labels,
         measure="error",
         unit=Unit("error rate"),
-        pieces=None if pieces is None else pieces.scored(score.curves, places),
-        draws=None if draws is None else draws.scored(score.drawn(draws.batch[0]), places),
-        absent=None if absent is None else absent.scored(score.curves, places),
+        pieces=None if pieces is None else pieces.with_curves(score.curves, places),
+        draws=None if draws is None else draws.with_curves(score.draw(draws.batch[0]), places),
+        absent=None if absent is None else absent.with_curves(score.curves, places),
         own=surface.own[places],
         edge=surface.edge[places],
         score=score,

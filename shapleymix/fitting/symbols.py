@@ -47,12 +47,12 @@ class Packing:
 
     law: type[Law]
     sources: int
-    held: dict[str, float]
+    fixed: dict[str, float]
 
     @property
     def free(self) -> tuple[Parameter, ...]:
         """The symbols that are searched over."""
-        return tuple(parameter for parameter in self.law.fitted() if parameter.name not in self.held)
+        return tuple(parameter for parameter in self.law.symbols_to_fit() if parameter.name not in self.fixed)
 
     @property
     def linear(self) -> tuple[str, ...]:
@@ -97,9 +97,9 @@ class Packing:
         """The law with one target a problem, from vectors (Q, P) and given symbols (Q, M, 1)."""
         place = self.slices()
         symbols: dict[str, FloatArray] = dict(givens)
-        for known in self.law.fitted():
-            if known.name in self.held:
-                symbols[known.name] = np.full((len(x), 1), self.held[known.name])
+        for known in self.law.symbols_to_fit():
+            if known.name in self.fixed:
+                symbols[known.name] = np.full((len(x), 1), self.fixed[known.name])
             else:
                 value = known.decode(x[:, place[known.name]])
                 symbols[known.name] = value if known.axes == "K" else value[..., None]
@@ -114,17 +114,17 @@ class Packing:
             out[:, :, place] = slope.reshape(*slope.shape[:2], -1)
         return out
 
-    def defined(self, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
+    def is_defined(self, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
         """Where the law has a loss, (R, K): its given symbols alone decide that, so that any fitted ones will do."""
         columns = {name: value.T[..., None] for name, value in givens.items()}
         law = self.unpack(np.zeros((observed.log_loss.shape[1], len(self.names))), columns)
-        return law.defined(observed.p).reshape(-1, len(observed.p)).T
+        return law.is_defined(observed.p).reshape(-1, len(observed.p)).T
 
     def of_sources(self) -> list[slice]:
         """Where the unknowns lie of each symbol that has one value a source."""
         return [self.slices()[known.name] for known in self.free if known.axes == "MK"]
 
-    def filled(self, x: FloatArray, seen: BoolArray) -> FloatArray:
+    def fill_unseen(self, x: FloatArray, seen: BoolArray) -> FloatArray:
         """Unknowns x (V, K, P) with those of sources not `seen` (V, K, M) as the middle one of the others has them."""
         if seen.all():
             return x
@@ -140,7 +140,7 @@ def starting_points(
     packing: Packing, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray], keep: int
 ) -> FloatArray:
     """The `keep` best starts of every target, shape (keep, K, P)."""
-    symbols = _crossed(packing, observed, inputs, givens)
+    symbols = _cross_starts(packing, observed, inputs, givens)
     offset, columns = _columns(packing, symbols, observed, givens)
     relative = observed.weight * np.exp(-2.0 * observed.log_loss)  # squares of relative, not absolute, errors
     gap = np.exp(observed.log_loss) - offset
@@ -153,7 +153,7 @@ def starting_points(
     return _best(packing, symbols, error, keep)
 
 
-def _crossed(
+def _cross_starts(
     packing: Packing, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]
 ) -> dict[str, FloatArray]:
     """The law's own starts crossed with the declared ones of every other free symbol; leading axis S."""
@@ -176,7 +176,7 @@ def _columns(
 ) -> tuple[FloatArray, FloatArray]:
     """The loss with every linear symbol zero (S, R, K), and what one unit of each adds (C, S, R, K)."""
     rows, targets = len(next(iter(symbols.values()))), observed.log_loss.shape[1]
-    fixed = {name: np.full((rows, targets), value) for name, value in packing.held.items()}
+    fixed = {name: np.full((rows, targets), value) for name, value in packing.fixed.items()}
 
     def loss(**units: float) -> FloatArray:
         amounts = {name: np.full((rows, targets), units.get(name, 0.0)) for name in packing.linear}
@@ -215,15 +215,16 @@ NOISE = 0.02  # of a log loss, where cross-validation has not yet told it
 class PriorTable:
     """Centre and spread of every unknown of every target, both (K, P); an infinite spread believes nothing.
 
-    `noise` (K,) is the usual error of a log loss: so many times a spread's worth of it weigh one run. `apart` (K, P, P)
-    projects unknowns onto what parts those of siblings from their mean, which is pulled on `kin` (K,) times as firmly.
+    `noise` (K,) is the usual error of a log loss: a run weighs as much as a prior whose spread is that error.
+    `siblings` (K, P, P) projects unknowns onto the distances of siblings from their mean, which the prior pulls to zero
+    `kin` (K,) times as firmly.
     """
 
     center: FloatArray
     spread: FloatArray
     noise: FloatArray
     kin: FloatArray
-    apart: FloatArray | None = None
+    siblings: FloatArray | None = None
 
     @classmethod
     def of(
@@ -246,7 +247,7 @@ class PriorTable:
         return cls(center, spread, noise, kin, apart)
 
     @classmethod
-    def chosen(cls, several: Sequence[PriorTable], which: IntArray) -> PriorTable:
+    def choose(cls, several: Sequence[PriorTable], which: IntArray) -> PriorTable:
         """Of several beliefs, for each target the one of that number (K,)."""
         place = (which, np.arange(len(which)))
         chosen = {name: np.stack([getattr(one, name) for one in several])[place] for name in TOLD}
@@ -269,7 +270,7 @@ class PriorTable:
             Standard normal draws that move the centres: then a replicate is as unsure as what is believed.
         """
         center, spread, kin, ties = self.center[target], self.spread[target], self.kin[target], None
-        apart = None if self.apart is None or not kin.any() else self.apart[target]
+        apart = None if self.siblings is None or not kin.any() else self.siblings[target]
         if apart is not None:
             root = self.noise[target] * np.sqrt(kin * alone)
             ties = apart * root[:, None, None] / spread[:, :, None]
@@ -303,7 +304,7 @@ class Levels:
         N, D = log.N[rows], log.D[rows]
         return cls(levels(N), levels(D), log.p[rows].mean(axis=0), line_of(N, D) is not None)
 
-    def untold(self, law: type[Law]) -> dict[Budget, FloatArray]:
+    def find_untold(self, law: type[Law]) -> dict[Budget, FloatArray]:
         """The budgets with one or two values that a law's symbols need more of, and these."""
         both: dict[Budget, FloatArray] = {"N": self.N, "D": self.D}
         return {budget: values for budget, values in both.items() if len(values) < 3 and law.of_budget(budget)}
@@ -319,7 +320,7 @@ def beliefs_apart(packing: Packing, levels: Levels, loss: FloatArray) -> dict[st
     found: dict[str, Belief] = {}
     budgets: tuple[tuple[Budget, str, str], ...] = ("N", "A", "alpha"), ("D", "B", "beta")
     for budget, amount, exponent in budgets:
-        share = _slope(budget, np.zeros(len(loss))) / packing.held.get(exponent, np.exp(APART[budget].center))
+        share = _slope(budget, np.zeros(len(loss))) / packing.fixed.get(exponent, np.exp(APART[budget].center))
         found |= {amount: Belief(np.log(share * loss), AMOUNT_SPREAD), exponent: APART[budget]}
     return found
 
@@ -334,39 +335,39 @@ intervals are three to five times as wide as they must be (bench_coverage.py).
 """
 
 
-def completed(law: Law, levels: Levels) -> Law:
+def complete(law: Law, levels: Levels) -> Law:
     """The law (..., K) with the centres of what its runs cannot tell; the same losses at their N and D."""
     if not isinstance(law, CoreLaw):
         return law
-    for budget, values in levels.untold(type(law)).items():
+    for budget, values in levels.find_untold(type(law)).items():
         if len(values) == 1:
             exponent = np.full(np.shape(law.E), np.exp(EXPONENT_PRIOR[budget].center))
-            law = _gone_on(law, levels, budget, exponent, _slope(budget, np.zeros_like(exponent)))
+            law = _change_exponent(law, levels, budget, exponent, _slope(budget, np.zeros_like(exponent)))
     return law
 
 
-def drawn_exponents(law: Law, levels: Levels, seed: int) -> Law:
+def draw_untold(law: Law, levels: Levels, seed: int) -> Law:
     """Replicates (B, K) with draws of what the runs cannot tell; each keeps its losses at their N and D."""
     if not isinstance(law, CoreLaw):
         return law
     rng, other = (np.random.default_rng([seed, RandomStream.EXPONENTS, one]) for one in (0, 1))
     ranks = ranks_of(law(levels.p[None], levels.N[:1], levels.D[:1])[0])  # the same draws for a target in any order
-    for budget, values in levels.untold(type(law)).items():
+    for budget, values in levels.find_untold(type(law)).items():
         belief = EXPONENT_PRIOR[budget]
-        exponent = np.exp(belief.center + belief.spread * _drawn(rng, ranks, len(law.E)))
-        slope = _slope(budget, _drawn(rng, ranks, len(law.E)))
+        exponent = np.exp(belief.center + belief.spread * _draw_normals(rng, ranks, len(law.E)))
+        slope = _slope(budget, _draw_normals(rng, ranks, len(law.E)))
         if len(values) == 1:
-            loose = law.redrawn(budget, float(values[0]), _drawn(other, ranks, len(law.E)))
+            loose = law.redraw(budget, float(values[0]), _draw_normals(other, ranks, len(law.E)))
             steeper = _slopes(loose, levels, budget) - _slopes(law, levels, budget)
             law, slope = loose, np.maximum(slope - steeper, LEAST_SLOPE)
-        law = _gone_on(law, levels, budget, exponent, slope)
+        law = _change_exponent(law, levels, budget, exponent, slope)
     return law
 
 
-def assumed(law: Law, held: Collection[str]) -> dict[str, dict[str, float]]:
+def sort_held(law: Law, held: Collection[str]) -> dict[str, dict[str, float]]:
     """For each budget the symbols that were held for lack of its variation, with their value."""
     found: dict[str, dict[str, float]] = {}
-    for known in law.fitted():
+    for known in law.symbols_to_fit():
         if known.name in held and known.budget is not None:
             found.setdefault(known.budget, {})[known.name] = float(np.ravel(getattr(law, known.name))[0])
     return found
@@ -381,7 +382,7 @@ def _slopes(law: CoreLaw, levels: Levels, budget: Budget) -> FloatArray:
     return (log_loss[..., 0, :] - log_loss[..., 1, :]) / (step[1] - step[0])
 
 
-def _drawn(rng: np.random.Generator, ranks: IntArray, count: int) -> FloatArray:
+def _draw_normals(rng: np.random.Generator, ranks: IntArray, count: int) -> FloatArray:
     """Standard normal numbers (B, K) that the targets of a replicate, numbered by `ranks`, have mostly in common."""
     common, own = rng.standard_normal((count, 1)), rng.standard_normal((count, len(ranks)))
     return np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own[:, ranks]
@@ -393,11 +394,11 @@ def _slope(budget: Budget, apart: FloatArray) -> FloatArray:
     return np.exp(believed) if budget == "D" else np.maximum(believed, LEAST_SLOPE)
 
 
-def _gone_on(law: CoreLaw, levels: Levels, budget: Budget, exponent: FloatArray, slope: FloatArray) -> CoreLaw:
+def _change_exponent(law: CoreLaw, levels: Levels, budget: Budget, exponent: FloatArray, slope: FloatArray) -> CoreLaw:
     """The law with another exponent of a budget, and where the runs hold one value of it with such a slope there."""
     middle = [np.exp(np.log(values).mean(keepdims=True)) for values in (levels.N, levels.D)]
     p, core = levels.p[None], law.core(*middle)[..., 0, :]
-    loss, more = (one(p, *middle)[..., 0, :] for one in (law, law.replaced(E=law.E + 1.0)))
+    loss, more = (one(p, *middle)[..., 0, :] for one in (law, law.swap(E=law.E + 1.0)))
     in_core = np.where(np.isnan(loss), core, loss / (more - loss))  # over what one nat of the core adds to it
     values = levels.N if budget == "N" else levels.D
     return law.with_exponent(budget, values, exponent, slope / exponent * in_core)

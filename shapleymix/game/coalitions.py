@@ -116,7 +116,7 @@ class Game:
         UsageError, DataError
             If the matrix has no values, or lacks a player or a target.
         """
-        values = matrix.aligned(self.players, self.targets).sv
+        values = matrix.align(self.players, self.targets).sv
         if values is None:
             raise UsageError("the matrix has normalised values alone: they have no signs to add up", hint="give its sv")
         earned = zip((self.members @ values).T, self.payoffs.T, strict=True)

@@ -83,7 +83,7 @@ class Parameter:
     start: tuple[float, ...] = ()
 
     @property
-    def fitted(self) -> bool:
+    def is_fitted(self) -> bool:
         """Whether a fit determines the symbol."""
         return self.role != "given"
 
@@ -151,7 +151,7 @@ def over_runs(value: FloatArray) -> FloatArray:
     return value[..., None, :]
 
 
-Answer = TypeVar("Answer")
+Reply = TypeVar("Reply")
 PACKAGE = Path(__file__).parents[1]
 ABSURD = 1e100
 """What is beyond is no loss, and its square is near the end of floating point."""
@@ -174,7 +174,7 @@ class Inputs:
     transfer: TransferMatrix | None = None
     languages: Languages | None = None
     parents: Parents = field(default_factory=dict)
-    held: BoolArray | None = None
+    in_runs: BoolArray | None = None
     least: tuple[float, float] = (1.0, 1.0)
 
     @property
@@ -196,10 +196,10 @@ class Observations:
     log_loss: FloatArray
     weight: FloatArray
 
-    def described(self, inputs: Inputs, rows: BoolArray | slice) -> Inputs:
+    def describe(self, inputs: Inputs, rows: BoolArray | slice) -> Inputs:
         """The inputs with what the runs are, their budgets among `rows` (R,) alone."""
         held = np.any(self.p[np.any(self.weight > 0, axis=1)] > 0, axis=0)
-        return replace(inputs, held=held, least=(float(self.N[rows].min()), float(self.D[rows].min())))
+        return replace(inputs, in_runs=held, least=(float(self.N[rows].min()), float(self.D[rows].min())))
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class Law(Record):
     takes_repetition: ClassVar[bool] = True  # whether the equation takes effective ratios, which sum to less than one
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {}  # what `beliefs` takes: values to try, the usual one first
     threshold: ClassVar[float] = 1e-3  # Huber's, on log residuals, where the user names none
-    relative: ClassVar[bool] = False  # fitted to N / N0 and D / D0, and turned back to plain units by `rescaled`
+    relative: ClassVar[bool] = False  # fitted to N / N0 and D / D0, and turned back to plain units by `rescale`
 
     def to_document(self) -> dict[str, Json]:
         """As JSON. A class needs a kind of its own, or it would be read back as its parent."""
@@ -242,7 +242,7 @@ class Law(Record):
         N, D = np.asarray(N, dtype=np.float64), np.asarray(D, dtype=np.float64)
         if not N.ndim:
             return self, N, D
-        along = self.mapped(lambda known, value: np.expand_dims(value, -1 - len(known.axes)))
+        along = self.map(lambda known, value: np.expand_dims(value, -1 - len(known.axes)))
         return along, N[..., None], D[..., None]
 
     def losses(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
@@ -254,7 +254,7 @@ class Law(Record):
             If the law raises an error, or gives anything else; it is named.
         """
         with np.errstate(all="ignore"):
-            answer = asked(self.name, lambda: self(p, N, D))
+            answer = ask(self.name, lambda: self(p, N, D))
         return as_losses(self.name, answer, (*self.batch(), p.shape[-2], self.targets_count()))
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
@@ -268,11 +268,11 @@ class Law(Record):
         found = self.pieces(N, D)
         if found is None:
             log_loss = self._log_loss(p, N, D)
-            return log_loss, {known.name: self._difference(known, p, N, D) for known in self.fitted()}
+            return log_loss, {known.name: self._difference(known, p, N, D) for known in self.symbols_to_fit()}
         loss, partials = found.of_sources(p.shape[-1]).partials(p)
         loss = np.clip(loss, SMALLEST_LOSS, LARGEST_LOSS)
         by_log = {name: by / (loss if name not in MATRICES else loss[..., None, :]) for name, by in partials.items()}
-        return np.log(loss), {known.name: self._through(known, by_log, p, N, D) for known in self.fitted()}
+        return np.log(loss), {known.name: self._through(known, by_log, p, N, D) for known in self.symbols_to_fit()}
 
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
@@ -308,7 +308,7 @@ class Law(Record):
             hint = "give p_<source> columns, or fit a law without a mixture, such as 'chinchilla'"
             raise UsageError(f"law {cls.name!r} needs ratios, and the log has none", hint=hint)
 
-    def defined(self, p: FloatArray) -> BoolArray:
+    def is_defined(self, p: FloatArray) -> BoolArray:
         """Where the law gives a finite loss, shape (..., R, K)."""
         return np.isfinite(self.losses(p, *np.ones((2, len(p)))))
 
@@ -323,14 +323,14 @@ class Law(Record):
         )
 
     @classmethod
-    def fitted(cls) -> tuple[Parameter, ...]:
+    def symbols_to_fit(cls) -> tuple[Parameter, ...]:
         """The symbols that a fit determines."""
-        return tuple(parameter for parameter in cls.parameters() if parameter.fitted)
+        return tuple(parameter for parameter in cls.parameters() if parameter.is_fitted)
 
     @classmethod
     def of_budget(cls, budget: Budget) -> tuple[str, ...]:
         """Names of the symbols that cannot be fitted without variation in N, or in D."""
-        return tuple(known.name for known in cls.fitted() if known.budget == budget)
+        return tuple(known.name for known in cls.symbols_to_fit() if known.budget == budget)
 
     def idle(self) -> dict[str, BoolArray]:
         """Symbols per target on which nothing hangs for some targets, with those (K,); nobody is shown them there."""
@@ -349,23 +349,23 @@ class Law(Record):
     def shapes(cls) -> Mapping[str, str]:
         return {known.name: f"*{known.axes}" for known in cls.parameters()}
 
-    def rescaled(self, N0: float, D0: float) -> Self:
+    def rescale(self, N0: float, D0: float) -> Self:
         """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0 (see `relative`)."""
         if self.relative:
-            raise NotImplementedError(f"law {self.name!r} is fitted in relative units: state `rescaled`")
+            raise NotImplementedError(f"law {self.name!r} is fitted in relative units: state `rescale`")
         return self
 
     def in_gauge(self) -> Self:
         """The same law in its standard scale, where fitted symbols are known up to one."""
         return self
 
-    def replaced(self, **symbols: FloatArray) -> Self:
+    def swap(self, **symbols: FloatArray) -> Self:
         """The law with some symbols changed."""
         return replace(self, **symbols)
 
-    def mapped(self, change: Callable[[Parameter, FloatArray], FloatArray]) -> Self:
+    def map(self, change: Callable[[Parameter, FloatArray], FloatArray]) -> Self:
         """A law whose every symbol is `change(parameter, value)`."""
-        return self.replaced(**{known.name: change(known, getattr(self, known.name)) for known in self.parameters()})
+        return self.swap(**{known.name: change(known, getattr(self, known.name)) for known in self.parameters()})
 
     def _through(
         self, known: Parameter, by_field: dict[str, FloatArray], p: FloatArray, N: FloatArray, D: FloatArray
@@ -376,7 +376,7 @@ class Law(Record):
         """
         value = np.asarray(getattr(self, known.name))
         step = value if known.positive else np.ones(value.shape)
-        complex_law = self.mapped(lambda one, kept: cast(FloatArray, kept + 1j * TINY * step) if one == known else kept)
+        complex_law = self.map(lambda one, kept: cast(FloatArray, kept + 1j * TINY * step) if one == known else kept)
         moved = complex_law.pieces(N, D)
         parts = {name: np.imag(getattr(moved, name)) for name in by_field}
         moves = {name: part / TINY for name, part in parts.items() if np.any(part)}
@@ -397,11 +397,11 @@ class Law(Record):
         """Central differences of the log loss by what the search moves, all targets of a row at once."""
         searched = known.encode(np.asarray(getattr(self, known.name)))
 
-        def moved(shift: FloatArray) -> FloatArray:
-            return self.replaced(**{known.name: known.decode(searched + shift)})._log_loss(p, N, D)
+        def log_loss_at(shift: FloatArray) -> FloatArray:
+            return self.swap(**{known.name: known.decode(searched + shift)})._log_loss(p, N, D)
 
         def slope(step: FloatArray) -> FloatArray:
-            return (moved(step) - moved(-step)) / (2 * STEP)
+            return (log_loss_at(step) - log_loss_at(-step)) / (2 * STEP)
 
         if known.axes == "K":
             return slope(np.array(STEP))
@@ -413,10 +413,10 @@ def require_transfer(inputs: Inputs, law: str) -> TransferMatrix:
     if inputs.transfer is None:
         hint = "give one (transfer); Shapley values of coalition runs are one"
         raise UsageError(f"law {law!r} needs a transfer matrix", hint=hint)
-    return inputs.transfer.aligned(inputs.sources, inputs.targets)
+    return inputs.transfer.align(inputs.sources, inputs.targets)
 
 
-def asked(name: str, question: Callable[[], Answer]) -> Answer:
+def ask(name: str, question: Callable[[], Reply]) -> Reply:
     """The answer to a question that someone else's code is asked.
 
     Raises

@@ -110,9 +110,9 @@ class CoreLaw(Law):
             amount = fall / -np.expm1(exponent * np.log(low / high))
         amount = np.minimum(amount, whole)
         found = amount * power(low, exponent), exponent
-        return self.replaced(E=whole - amount, **dict(zip(names, found, strict=True)))
+        return self.swap(E=whole - amount, **dict(zip(names, found, strict=True)))
 
-    def redrawn(self, budget: Budget, level: float, apart: FloatArray) -> Self:
+    def redraw(self, budget: Budget, level: float, apart: FloatArray) -> Self:
         """The same losses at the one `level` (plain units) of a budget, with symbols drawn that it cannot tell.
 
         The core's own are drawn by `with_exponent`; a law in which the budget does more has these besides.
@@ -124,8 +124,8 @@ class CoreLaw(Law):
         """
         return self
 
-    def rescaled(self, N0: float, D0: float) -> Self:
-        return self.replaced(A=self.A * power(np.array(N0), self.alpha), B=self.B * power(np.array(D0), self.beta))
+    def rescale(self, N0: float, D0: float) -> Self:
+        return self.swap(A=self.A * power(np.array(N0), self.alpha), B=self.B * power(np.array(D0), self.beta))
 
 
 @dataclass(frozen=True)

@@ -186,12 +186,12 @@ class LearnedBase(TransferLaw):
         foreign = ~np.any(self.own > 0, axis=-2)
         return {"a": foreign, "eta": foreign, "zeta": foreign}
 
-    def rescaled(self, N0: float, D0: float) -> Self:
-        return super().rescaled(N0, D0).replaced(first_N=self.first_N * N0, first_D=self.first_D * D0)
+    def rescale(self, N0: float, D0: float) -> Self:
+        return super().rescale(N0, D0).swap(first_N=self.first_N * N0, first_D=self.first_D * D0)
 
-    def redrawn(self, budget: Budget, level: float, apart: FloatArray) -> Self:
+    def redraw(self, budget: Budget, level: float, apart: FloatArray) -> Self:
         share, here = np.clip(GROWTH * apart, -1.0, 1.0), np.full(np.shape(self.E), level)
-        return self.replaced(eta=share, first_N=here) if budget == "N" else self.replaced(zeta=share, first_D=here)
+        return self.swap(eta=share, first_N=here) if budget == "N" else self.swap(zeta=share, first_D=here)
 
     @classmethod
     def beliefs(cls, knobs: Knobs, givens: Mapping[str, FloatArray]) -> dict[str, Belief]:
@@ -205,7 +205,7 @@ class LearnedBase(TransferLaw):
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
-        held = np.ones(len(inputs.sources), dtype=bool) if inputs.held is None else inputs.held
+        held = np.ones(len(inputs.sources), dtype=bool) if inputs.in_runs is None else inputs.in_runs
         own = own_data(inputs.paths, inputs.targets) * held[:, None]
         parents = [path.rpartition("/")[0] or path for path in inputs.paths]
         siblings = np.unique(parents, return_inverse=True)[1][:, None] + len(parents) * own

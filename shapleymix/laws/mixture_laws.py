@@ -49,7 +49,7 @@ class TransferLaw(CoreLaw):
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         law, *budgets = self.at(N, D)
         core, slopes = law.core_and_slopes(*budgets)
-        if {known.name for known in self.fitted()} - {*slopes, "gamma"}:
+        if {known.name for known in self.symbols_to_fit()} - {*slopes, "gamma"}:
             return super().expansion(p, N, D)  # Theta has symbols of its own
         theta = self.pieces(N, D).theta(p)
         log_theta = np.log(np.where(theta > 0, theta, 1.0))
@@ -183,7 +183,7 @@ class EffectiveData(CoreLaw):
     def in_gauge(self) -> Self:
         """The same law with `max_i phi_ij = 1`; the scale goes into B exactly."""
         top = self.coefficients.max(axis=-2)
-        return self.replaced(coefficients=self.coefficients / top[..., None, :], B=self.B * power(top, -self.beta))
+        return self.swap(coefficients=self.coefficients / top[..., None, :], B=self.B * power(top, -self.beta))
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Exponential(CoreLaw):
     def in_gauge(self) -> Self:
         """The same law with `max_i t_ij = 0`; the shift goes into k exactly."""
         top = self.t.max(axis=-2)
-        return self.replaced(t=self.t - top[..., None, :], k=self.k * np.exp(top))
+        return self.swap(t=self.t - top[..., None, :], k=self.k * np.exp(top))
 
 
 @dataclass(frozen=True)

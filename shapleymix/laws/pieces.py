@@ -24,7 +24,6 @@ import numpy as np
 from shapleymix.errors import SolveError
 from shapleymix.laws.task_curves import TaskCurves
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.languages import own_data
 
 Form = Literal["power", "exponential"]
 Rows = int | IntArray | BoolArray
@@ -170,7 +169,7 @@ class Pieces:
             found[..., other, :] += self.worth[..., one, :] * q[..., one, None]
         return found
 
-    def pooled(self, twins: Sequence[tuple[int, int, BoolArray]]) -> Self:
+    def pool_twins(self, twins: Sequence[tuple[int, int, BoolArray]]) -> Self:
         """The pieces with each of some sources counted in the power of another, for the targets (K,) that share it.
 
         Alone it has the help that it has now; a copy of a source is so more of it, and gains nothing beside it.
@@ -228,9 +227,9 @@ class Pieces:
         if bent is not None:
             curved = curved + product(bent, slope**2)
         crossed = tuple((i, k, product(one, slope[..., i, :] * slope[..., k, :])) for i, k, one in crossed)
-        return self._harmed(self._outer(theta, product(inner, slope), curved, p)._replace(crossed=crossed), p)
+        return self._add_harm(self._outer(theta, product(inner, slope), curved, p)._replace(crossed=crossed), p)
 
-    def _harmed(self, at: Slopes, p: FloatArray) -> Slopes:
+    def _add_harm(self, at: Slopes, p: FloatArray) -> Slopes:
         """The derivatives with those of the harm that repeated tokens do."""
         if self.harm is None:
             return at
@@ -261,7 +260,7 @@ class Pieces:
             found["s"] = found["phi"] * (self.phi * log_ratios(q)[..., None])
         return self.floor + self.scale * unit, found
 
-    def supplied(self, unique: FloatArray, rate: FloatArray | float, harm: FloatArray | None = None) -> Self:
+    def with_supply(self, unique: FloatArray, rate: FloatArray | float, harm: FloatArray | None = None) -> Self:
         """The same law where sources have a share `unique` (..., M) of D in unique tokens.
 
         Parameters
@@ -286,11 +285,11 @@ class Pieces:
             raise SolveError(message, hint="leave out the available tokens, or fit a law with Theta")
         return replace(self, unique=known, rate=np.asarray(rate) * np.ones(known.shape[-1]), harm=harm)
 
-    def scored(self, curves: TaskCurves, places: IntArray) -> Self:
+    def with_curves(self, curves: TaskCurves, places: IntArray) -> Self:
         """The error rates of tasks, by their curves and the place (T,) of each one's language among the targets."""
         return replace(self.select(places), curves=curves)
 
-    def scaled(self, factor: FloatArray) -> Self:
+    def scale_losses(self, factor: FloatArray) -> Self:
         """The pieces of losses that are `factor` (..., K) times as high."""
         harm = None if self.harm is None else self.harm * factor[..., None, :]
         return replace(self, floor=self.floor * factor, scale=self.scale * factor, harm=harm)
@@ -298,34 +297,34 @@ class Pieces:
     def select(self, targets: Rows) -> Self:
         """The pieces of some targets only (indices or mask)."""
         curves = None if self.curves is None else self.curves.select(targets)
-        return self._changed(lambda name, value: value if name in SOURCES else value[..., targets].copy(), curves)
+        return self._map_arrays(lambda name, value: value if name in SOURCES else value[..., targets].copy(), curves)
 
     def select_sources(self, sources: Rows) -> Self:
         """The pieces with some sources only, the others at ratio zero (indices or mask)."""
 
-        def chosen(name: str, value: FloatArray) -> FloatArray:
+        def choose(name: str, value: FloatArray) -> FloatArray:
             if name in SOURCES:
                 return value[..., sources]
             return value[..., sources, :] if name in MATRICES else value
 
         places = np.arange(self.n_sources)[sources].tolist()
         twins = tuple((places.index(one), places.index(other)) for one, other in self.twins if one in places)
-        return replace(self._changed(chosen, self.curves), twins=twins)
+        return replace(self._map_arrays(choose, self.curves), twins=twins)
 
     def flat(self) -> Self:
         """The pieces with exactly one leading axis, in C order of their own."""
         shape = self.batch
 
-        def flattened(name: str, value: FloatArray) -> FloatArray:
+        def flatten(name: str, value: FloatArray) -> FloatArray:
             tail = value.shape[-2:] if name in MATRICES else value.shape[-1:]
             return np.broadcast_to(value, shape + tail).reshape((int(np.prod(shape)), *tail))
 
-        return self._changed(flattened, self.curves)
+        return self._map_arrays(flatten, self.curves)
 
     def take(self, members: Rows | slice) -> Self:
         """Some members of the first leading axis; every field must have it (see `flat`)."""
         curves = None if self.curves is None else self.curves.take(members)
-        return self._changed(lambda name, value: value[members], curves)
+        return self._map_arrays(lambda name, value: value[members], curves)
 
     def _reducible(self, theta: FloatArray) -> FloatArray:
         """Losses less their floor (..., K), by the inner quantity."""
@@ -376,7 +375,7 @@ class Pieces:
         named = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return [(name, np.asarray(v)) for name, v in named if v is not None and name not in ("form", "twins", "curves")]
 
-    def _changed(self, change: Callable[[str, FloatArray], FloatArray], curves: TaskCurves | None) -> Self:
+    def _map_arrays(self, change: Callable[[str, FloatArray], FloatArray], curves: TaskCurves | None) -> Self:
         return replace(self, curves=curves, **{name: change(name, value) for name, value in self._arrays()})
 
 
@@ -419,15 +418,6 @@ def harmful(p: FloatArray, u: FloatArray, N: FloatArray | float, D: FloatArray |
     unique = np.maximum(np.where(finite, u, 1.0), TINY_SUPPLY)
     beyond = np.maximum(p - unique, 0.0) ** power if power else 1.0
     return np.where(finite, N / (D * unique**2) * beyond, 0.0)
-
-
-def harmed_targets(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
-    """(M, K) 1 where repeats of a source harm a target.
-
-    Those are its own data; every source of a target that has none; and a source that is no target's harms all.
-    """
-    own = own_data(sources, targets)
-    return (own | ~own.any(axis=0) | ~own.any(axis=1, keepdims=True)).astype(np.float64)
 
 
 def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -62,7 +62,7 @@ def folds_of(groups: IntArray, most: int, seed: int) -> IntArray:
     return drawn[place] % min(most, len(names))
 
 
-def merged(seen: Observations, groups: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+def merge_rows(seen: Observations, groups: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
     """Rows of one mixture, N and D taken together: the first of each, their mean log losses and their weights, (G, K).
 
     A learner that counts rows then takes a row twice at half weight for one row.
@@ -77,7 +77,7 @@ def merged(seen: Observations, groups: IntArray) -> tuple[IntArray, FloatArray, 
     return first[order], mean / np.where(total > 0, total, 1.0), total
 
 
-def half_pooled(error: FloatArray) -> IntArray:
+def choose_half_pooled(error: FloatArray) -> IntArray:
     """The best choice (K,) for each target by its own error (choices, K) and the mean over all targets, alike.
 
     A target alone tells little of its hyperparameters where runs are few; each counts in units of its best error.
@@ -86,7 +86,7 @@ def half_pooled(error: FloatArray) -> IntArray:
     return (relative + relative.mean(axis=1, keepdims=True)).argmin(axis=0)
 
 
-def pooled(error: FloatArray) -> int:
+def choose_pooled(error: FloatArray) -> int:
     """The best choice for all targets together, by their errors (choices, K) in units of each one's best."""
     return int((error / np.maximum(error.min(axis=0), 1e-300)).mean(axis=1).argmin())
 
@@ -126,7 +126,7 @@ class Mariner(BlackBox):
         rows = _Rows.of(seen, folds_of(groups, FOLDS, seed))
         plain = [(rho, kappa, HARMLESS) for rho, kappa in itertools.product(RATES, POWERS)]
         error = np.stack([rows.error(shape) for shape in plain])
-        rho, kappa, _ = plain[pooled(np.moveaxis(error, 1, -1).min(axis=(1, 2)))]
+        rho, kappa, _ = plain[choose_pooled(np.moveaxis(error, 1, -1).min(axis=(1, 2)))]
         shapes = [(rho, kappa, tau) for tau in THRESHOLDS]
         return cls(rho=rho, kappa=kappa, **rows.symbols(shapes))
 
@@ -201,7 +201,7 @@ class _Rows:
         """The law's fields, fitted to all rows, each target with the shape, floor and ridge that err least."""
         error = np.stack([self.error(shape) for shape in shapes])  # (shapes, K, floors, ridges)
         flat = np.moveaxis(error, 1, -1)
-        best = half_pooled(flat.reshape(-1, flat.shape[-1]))
+        best = choose_half_pooled(flat.reshape(-1, flat.shape[-1]))
         shape, floor, ridge = np.unravel_index(best, flat.shape[:-1])  # (K,) each
         sources, targets = self.p.shape[1], len(self.lowest)
         (alpha, beta), (c, n, d) = np.zeros((2, sources, targets)), np.zeros((3, targets))
@@ -248,7 +248,7 @@ class BoostedTrees(BlackBox):
         names = np.unique(groups)
         drawn = np.random.default_rng(seed).permutation(names)
         aside = np.isin(groups, drawn[: max(1, int(VALIDATION_SHARE * len(names)))])
-        rows, y, weight = merged(seen, groups)
+        rows, y, weight = merge_rows(seen, groups)
         features, aside = np.column_stack([seen.p, _logs(seen.N, seen.D)])[rows], aside[rows]
         return cls(tuple(_boost(features, y[:, j], weight[:, j], aside, seed) for j in range(y.shape[1])))
 

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from shapleymix.fitting.coverage import TIED
-from shapleymix.fitting.evidence import TRACE
+from shapleymix.fitting.evidence import TRACE, own_source
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.own_fit import AnyFit, as_fit
 from shapleymix.fitting.surface import Gain, Surface
@@ -28,7 +28,7 @@ from shapleymix.mixing.infeasibility import explain, require_feasible
 from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, TOKENS, UNSEEN, Polytope
 from shapleymix.mixing.weights import Weights, weights_of
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.languages import own_data, own_source, paths_of, unit_of
+from shapleymix.tables.languages import own_data, paths_of, unit_of
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.words import parse_budget
 

@@ -32,7 +32,7 @@ from shapleymix.mixing.question import Question
 from shapleymix.mixing.solving import solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import column_of
-from shapleymix.tables.mixtures import ONCE, Rivals, epochs_of, named_baselines, rivals_of, shares_of_bytes
+from shapleymix.tables.mixtures import ONCE, Rivals, baselines_beside, epochs_of, rivals_of, shares_of_bytes
 from shapleymix.tables.words import format_size, parse_size
 
 LEAST = 1e-9
@@ -297,7 +297,7 @@ def _say_what_to_know(one: Question, proof: Proof) -> tuple[list[str], list[str]
 def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     """The optimum against baselines and the mixtures that were asked for; and these against each other."""
     surface, asked, found = one.surface, one.asked, []
-    named = named_baselines(surface.sources, surface.available, asked.compare_to, surface.D)
+    named = baselines_beside(surface.sources, surface.available, asked.compare_to, surface.D)
     if surface.score is None and np.ptp(one.weights.raw) > 0:  # what most would do first: ratios as the weights
         ratios = one.own @ (one.weights.raw / np.maximum(one.own.sum(axis=0), 1))
         named = {"weights": ratios / ratios.sum(), **named} if ratios.any() else named

@@ -179,7 +179,7 @@ def design(
     known = None if fit is None else Fit.taken(fit)
     so_far = None if log is None else _runs_so_far(log)
     names = _sources(so_far, known, sources, asked.table)
-    trained = np.zeros((0, len(names))) if so_far is None else _distinct(so_far.aligned(names).p)
+    trained = np.zeros((0, len(names))) if so_far is None else _distinct(so_far.align(names).p)
     size, tokens = _budget(so_far, known, N, D, asked)
     parents = {} if known is None else known.parents
     area = require_feasible(polytope_of(asked, names, 1.0 if np.isnan(tokens) else tokens, parents=parents))
@@ -205,7 +205,7 @@ def design(
     )  # fmt: skip
 
 
-def moved_within(area: Polytope, p: FloatArray, seed: int = 0) -> FloatArray:
+def move_within(area: Polytope, p: FloatArray, seed: int = 0) -> FloatArray:
     """Mixtures (R, M) moved towards one well within the bounds, as far as these ask and no further.
 
     Raises
@@ -234,20 +234,20 @@ def choose(pool: FloatArray, region: FloatArray, trained: FloatArray, n: int) ->
     A = asked.T @ asked / len(asked)
     prior = np.eye(F.shape[1])
     for row in features(trained):
-        prior = _observed(prior, row, 1.0)
+        prior = _observe(prior, row, 1.0)
     chosen: list[int] = []
     S = prior
     for _ in range(n):
         chosen.append(_best(_worth(S, F, A), chosen))
-        S = _observed(S, F[chosen[-1]], 1.0)
+        S = _observe(S, F[chosen[-1]], 1.0)
     for _ in range(PASSES):
-        S, moved = _exchanged(S, F, A, chosen)
+        S, moved = _exchange(S, F, A, chosen)
         if not moved:
             break
-    return _ordered(prior, F, A, chosen)
+    return _order(prior, F, A, chosen)
 
 
-def _observed(S: FloatArray, row: FloatArray, sign: float) -> FloatArray:
+def _observe(S: FloatArray, row: FloatArray, sign: float) -> FloatArray:
     """The covariance (P, P) after a run with these features, or (sign -1) with that run taken back."""
     told = S @ row
     return S - np.outer(told, told) / (row @ told + sign * NOISE**2)
@@ -266,27 +266,27 @@ def _best(worth: FloatArray, taken: Sequence[int]) -> int:
     return int(np.argmax(left))
 
 
-def _exchanged(S: FloatArray, F: FloatArray, A: FloatArray, chosen: list[int]) -> tuple[FloatArray, bool]:
+def _exchange(S: FloatArray, F: FloatArray, A: FloatArray, chosen: list[int]) -> tuple[FloatArray, bool]:
     """Each run in turn exchanged for a better one, where there is one; and whether any was."""
     moved = False
     for place, old in enumerate(list(chosen)):
-        without = _observed(S, F[old], -1.0)
+        without = _observe(S, F[old], -1.0)
         worth = _worth(without, F, A)
         new = _best(worth, chosen)
         if len(worth) > len(chosen) and worth[new] > worth[old] * (1 + BETTER):
             chosen[place], moved = new, True
-            S = _observed(without, F[new], 1.0)
+            S = _observe(without, F[new], 1.0)
     return S, moved
 
 
-def _ordered(S: FloatArray, F: FloatArray, A: FloatArray, chosen: Sequence[int]) -> tuple[IntArray, FloatArray]:
+def _order(S: FloatArray, F: FloatArray, A: FloatArray, chosen: Sequence[int]) -> tuple[IntArray, FloatArray]:
     """The chosen ones, the most useful first, and the error before the first and after each."""
     left, order, error = sorted(chosen), list[int](), [float(np.sqrt(np.sum(A * S)))]
     while left:
         best = left[int(np.argmax(_worth(S, F[left], A)))]
         left.remove(best)
         order.append(best)
-        S = _observed(S, F[best], 1.0)
+        S = _observe(S, F[best], 1.0)
         error.append(float(np.sqrt(np.sum(A * S))))
     return np.array(order, dtype=np.int64), np.array(error)
 
@@ -341,21 +341,21 @@ def _mixtures(
     """The mixtures (C, M) to choose from, and those (Q, M) over which the error is averaged."""
     rng = np.random.default_rng([seed, RandomStream.DESIGN])
     inside, corners = _inside(area, rng)
-    pool = None if candidates is None else _listed(candidates, area)
-    points = pool if region is None else _listed(region, area)
+    pool = None if candidates is None else _read_mixtures(candidates, area)
+    points = pool if region is None else _read_mixtures(region, area)
     if points is None:
-        points = _within(area, inside, _drawn(ASKED, len(inside), rng))
+        points = _within(area, inside, _draw(ASKED, len(inside), rng))
     if pool is None:
         M = len(inside)
-        drawn = np.concatenate([np.full((1, M), 1 / M), _drawn(DRAWN, M, rng), _sparse(SPARSE, M, rng)])
+        drawn = np.concatenate([np.full((1, M), 1 / M), _draw(DRAWN, M, rng), _sparse(SPARSE, M, rng)])
         pool = _distinct(np.concatenate([_within(area, inside, drawn), corners]))
     return pool, points
 
 
-def _listed(given: MixturesSpec, area: Polytope) -> FloatArray:
+def _read_mixtures(given: MixturesSpec, area: Polytope) -> FloatArray:
     """Mixtures (C, M) over the sources, from whatever lists them."""
     if isinstance(given, RunLog):
-        return given.aligned(area.sources, given.targets).p
+        return given.align(area.sources, given.targets).p
     if isinstance(given, str) or not len(given):
         raise UsageError(f"{described(given)} is no list of mixtures", hint="give a list, ratios (C, M), or a RunLog")
     if isinstance(given, np.ndarray):
@@ -365,7 +365,7 @@ def _listed(given: MixturesSpec, area: Polytope) -> FloatArray:
     return np.stack([mixture_of(one, area.sources, area.supply.available, area.supply.D) for one in given])
 
 
-def _drawn(count: int, M: int, rng: np.random.Generator) -> FloatArray:
+def _draw(count: int, M: int, rng: np.random.Generator) -> FloatArray:
     """Random mixtures of several concentrations."""
     each = -(-count // len(CONCENTRATIONS))
     p = np.concatenate([rng.dirichlet(np.full(M, one), size=each) for one in CONCENTRATIONS])

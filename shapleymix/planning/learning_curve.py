@@ -21,10 +21,10 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError
-from shapleymix.fitting.comparison import selected
+from shapleymix.fitting.comparison import compare_for_auto
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.held_out import law_of, predicted_held_out, score
-from shapleymix.fitting.regimes import parted
+from shapleymix.fitting.held_out import law_of, predict_held_out, score
+from shapleymix.fitting.regimes import part_regimes
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law
@@ -140,11 +140,11 @@ def learning_curve(
         If a table is wrong, a name is unknown, or the mixtures are too few for three sizes.
     """
     free = isinstance(law, str) and law == AUTO
-    regimes = parted(study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed))
+    regimes = part_regimes(study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed))
     study = regimes.study
-    chosen = selected(study, progress).preferred() if free else law
+    chosen = compare_for_auto(study, progress).preferred() if free else law
     law, level = law_of(chosen), parse_level(level)
-    sizes, notices = _fitted(law, study, _designs(study), progress)
+    sizes, notices = _fit_sizes(law, study, _designs(study), progress)
     if len(sizes) < SIZES_NEEDED:
         message = f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted"
         raise FitError(f"{message}, {SIZES_NEEDED} are needed", hint="give more runs, or another law")
@@ -158,7 +158,7 @@ class _Size(NamedTuple):
     each: FloatArray
 
 
-def _fitted(
+def _fit_sizes(
     law: type[Law], study: Study, designs: Sequence[tuple[float, BoolArray]], progress: Progress | None
 ) -> tuple[list[_Size], list[str]]:
     """The errors at every size that the law can be fitted to, and why it cannot be at the others."""
@@ -203,8 +203,8 @@ def _designs(study: Study) -> list[tuple[float, BoolArray]]:
 
 def _errors(law: type[Law], study: Study, masks: BoolArray) -> list[float]:
     """Mean PE over targets of each fit, over the rows that no earlier one of the masks (V, R) holds out as well."""
-    predicted = predicted_held_out(law, study, masks)
-    seen = np.where(study.evidence.counted, study.log.loss, np.nan)
+    predicted = predict_held_out(law, study, masks)
+    seen = np.where(study.evidence.judged, study.log.loss, np.nan)
     first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     each = (np.where((first == number)[:, None], seen, np.nan) for number in range(len(masks)))
     return [score(study.inputs.targets, loss, predicted).mean["PE"] for loss in each if not np.isnan(loss).all()]

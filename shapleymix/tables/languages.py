@@ -15,7 +15,7 @@ import numpy as np
 from shapleymix.display import Column, Shown, Tabular
 from shapleymix.errors import Fault, UsageError, described, printable
 from shapleymix.files import is_table_name
-from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sheets import Sheet, Table, read_sheet
 from shapleymix.tables.words import Amounts, amounts, check_label, parse_choice, parse_size
 
@@ -111,10 +111,13 @@ def own_data(sources: Sequence[str], targets: Sequence[str]) -> BoolArray:
     return np.array(own, dtype=bool).reshape(len(sources), len(targets))
 
 
-def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
-    """For each target (K,) the place of the source that alone is its own data, or -1."""
+def harmed_targets(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
+    """(M, K) 1 where repeats of a source harm a target.
+
+    Those are its own data; every source of a target that has none; and a source that is no target's harms all.
+    """
     own = own_data(sources, targets)
-    return np.where(own.sum(axis=0) == 1, own.argmax(axis=0) if len(sources) else -1, -1)
+    return (own | ~own.any(axis=0) | ~own.any(axis=1, keepdims=True)).astype(np.float64)
 
 
 LanguagesSpec = Languages | Table

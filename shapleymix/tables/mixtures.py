@@ -97,7 +97,7 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
     if isinstance(given, HasMixture):
         given = given.mixture
     if isinstance(given, os.PathLike) or (isinstance(given, str) and is_file_name(given)):
-        return _saved(os.fspath(given), names)
+        return _read_saved(os.fspath(given), names)
     if isinstance(given, str) and given.strip() == "uniform" and "uniform" not in names:
         return uniform(len(names))
     if not isinstance(given, (str, Mapping)):
@@ -129,7 +129,7 @@ def _parse_share(given: float | str, what: str) -> float:
 _BY_NAME = "give what optimize wrote, or a file with one mixture: its ratios by name"
 
 
-def _saved(path: str, names: Sequence[str]) -> FloatArray:
+def _read_saved(path: str, names: Sequence[str]) -> FloatArray:
     """The mixture of a saved result, of what a command printed with `--json`, or of ratios by name alone."""
     (document, _), place = read_json(path), Location(file=path)
     known = document if isinstance(document, dict) else {}
@@ -172,7 +172,7 @@ Rivals = Mapping[str, MixtureSpec] | Sequence[MixtureSpec] | str
 _FORMS = "known: uniform, natural, temperature:T, unimax:E"
 
 
-def named(text: str, sources: Sequence[str], available: FloatArray, D: float) -> FloatArray:
+def baseline(text: str, sources: Sequence[str], available: FloatArray, D: float) -> FloatArray:
     """The mixture (M,) that a name stands for.
 
     Parameters
@@ -203,13 +203,13 @@ def named(text: str, sources: Sequence[str], available: FloatArray, D: float) ->
         lacking = ", ".join(map(repr, unknown[:5])) or "a source"
         raise UsageError(f"{kind!r} needs the available tokens of {lacking}", hint=hint)
     if kind == "natural":
-        return smoothed(available, 1.0)
+        return smooth(available, 1.0)
     value = parse_positive(number, f"the number of {text!r}")
     if kind == "temperature":
         if value < 1:
             hint = f"for p ~ tokens^{value:g} write temperature:{1 / value:.4g}"
             raise UsageError(f"{text!r}: a temperature below 1 is less even than natural; T is 1 or more", hint=hint)
-        return smoothed(available, 1 / value)
+        return smooth(available, 1 / value)
     if (needed := _epochs_needed(available, D)) > value * (1 + 1e-9):  # the realised epochs would be others
         held = f"{value:g} epochs of all sources are {format_size(value * float(np.nansum(available)))} tokens"
         hint = f"take unimax:{np.ceil(needed * 100) / 100:g} or more, or a smaller D"
@@ -234,7 +234,7 @@ def is_name(text: str, sources: Sequence[str]) -> bool:
     return known and text.strip() not in sources
 
 
-def smoothed(available: FloatArray, alpha: float) -> FloatArray:
+def smooth(available: FloatArray, alpha: float) -> FloatArray:
     """p_i ~ available_i^alpha (Conneau and Lample 2019; ShapleyLaw paper, "Mixture Optimization Baselines")."""
     sizes = np.asarray(available, dtype=float)
     share = np.where(sizes > 0, (sizes / sizes.max()) ** alpha, 0.0)
@@ -279,11 +279,11 @@ def shares_of_bytes(p: FloatArray, size: FloatArray) -> FloatArray:
 def mixture_of(given: MixtureSpec, sources: Sequence[str], available: FloatArray, D: float) -> FloatArray:
     """A mixture (M,) from whatever may be given for one: a baseline's name, or what `parse_mixture` takes."""
     if isinstance(given, str) and is_name(given, sources):
-        return named(given, sources, available, D)
+        return baseline(given, sources, available, D)
     return parse_mixture(given, sources)
 
 
-def named_baselines(sources: Sequence[str], available: FloatArray, given: Rivals, D: float) -> dict[str, FloatArray]:
+def baselines_beside(sources: Sequence[str], available: FloatArray, given: Rivals, D: float) -> dict[str, FloatArray]:
     """Uniform, then smoothed and natural where every corpus size is known, then the given mixtures.
 
     Raises
@@ -293,8 +293,8 @@ def named_baselines(sources: Sequence[str], available: FloatArray, given: Rivals
     """
     found = {"uniform": uniform(len(sources))}
     if np.isfinite(available).all() and available.any():
-        found["temperature:2"] = smoothed(available, 0.5)
-        found["natural"] = smoothed(available, 1.0)
+        found["temperature:2"] = smooth(available, 0.5)
+        found["natural"] = smooth(available, 1.0)
     for name, p in mixtures_of(given or (), sources, available, D).items():
         if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):
             raise _one_name(name)
@@ -314,7 +314,7 @@ def rivals_of(given: Rivals | None) -> dict[str, MixtureSpec]:
         return {str(name): mixture for name, mixture in (given or {}).items()}
     found: dict[str, MixtureSpec] = {}
     for place, mixture in enumerate([given] if isinstance(given, str) or not isinstance(given, Sequence) else given):
-        name, meant = _named_rival(mixture, place)
+        name, meant = _split_name(mixture, place)
         if name in found and not (isinstance(meant, str) and found[name] == meant):
             raise _one_name(name)
         found[name] = meant
@@ -325,7 +325,7 @@ def _one_name(name: str) -> UsageError:
     return UsageError(f"two mixtures are named {name!r}", hint="give each its own name: NAME=MIX")
 
 
-def _named_rival(given: MixtureSpec, place: int) -> tuple[str, MixtureSpec]:
+def _split_name(given: MixtureSpec, place: int) -> tuple[str, MixtureSpec]:
     if not isinstance(given, str):
         return (os.fspath(given) if isinstance(given, os.PathLike) else f"mixture {place + 1}", given)
     name, equals, rest = given.partition("=")

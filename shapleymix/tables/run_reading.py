@@ -15,8 +15,8 @@ from shapleymix.errors import did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.runs import LATE, LOSSES, RECIPE, UNIQUE, Losses, RunLog, concat
-from shapleymix.tables.sheets import Sheet, Table, listed, read_sheet
+from shapleymix.tables.runs import LATE, LOSSES, RECIPE, UNIQUE, LossUse, RunLog, concat
+from shapleymix.tables.sheets import Sheet, Table, as_list, read_sheet
 from shapleymix.tables.words import check_label, format_range, format_size, parse_choice
 
 SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
@@ -52,7 +52,10 @@ _SIZES = ("N", "D", "tokens_", UNIQUE, "schedule", "batch_tokens")
 
 
 def read_runs(
-    tables: Table | Sheet | RunLog | Sequence[Table | RunLog], *, losses: Losses = "required", origin: str = "<memory>"
+    tables: Table | Sheet | RunLog | Sequence[Table | RunLog],
+    *,
+    losses: LossUse = "required",
+    origin: str = "<memory>",
 ) -> RunLog:
     """Read a run log, or several as one.
 
@@ -81,11 +84,11 @@ def read_runs(
         also if N and D are no language models': in other units, or swapped.
     """
     need = parse_choice(losses, ("required", "optional"), "reading of losses") == "required"
-    logs = [one if isinstance(one, RunLog) else _parse(read_sheet(one, origin), need) for one in listed(tables)]
+    logs = [one if isinstance(one, RunLog) else _parse(read_sheet(one, origin), need) for one in as_list(tables)]
     return concat(logs, losses=losses)
 
 
-def _summed(sheet: Sheet) -> Sheet:
+def _sum_phases(sheet: Sheet) -> Sheet:
     """The sheet of runs that were trained in phases, `p1_<source>` on `D1` tokens and so on, with their sums.
 
     The ratios of the last phase are kept beside them, as `late_<source>`.
@@ -134,7 +137,7 @@ class _Roles:
 
 def _parse(sheet: Sheet, need_losses: bool) -> RunLog:
     """The run log in a sheet."""
-    sheet = _summed(sheet)
+    sheet = _sum_phases(sheet)
     roles = _roles_of(sheet, need_losses)
     sheet.raise_faults()
     log = _parse_rows(sheet, roles)
@@ -180,7 +183,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
     notices: list[str] = []
     written = _matrix(sheet, roles.sources.values(), "tokens_" if roles.in_tokens else "p_")
     D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles.in_tokens else None)
-    p = _checked_ratios(sheet, roles, written, D, notices)
+    p = _check_ratios(sheet, roles, written, D, notices)
     if roles.ignored:
         renamed = ", and batch_tokens is now called batch" * ("batch_tokens" in roles.ignored)
         notices.append(f"ignored the column{'s' * (len(roles.ignored) > 1)} {short(roles.ignored)}{renamed}")
@@ -246,7 +249,7 @@ def _tokens_seen(sheet: Sheet, total: FloatArray | None) -> FloatArray:
     return np.where(np.isnan(D), total, D)
 
 
-def _checked_ratios(sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatArray, notices: list[str]) -> FloatArray:
+def _check_ratios(sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatArray, notices: list[str]) -> FloatArray:
     """Ratios (R, M) that sum to one, or to zero in the row of an untrained model."""
     if not roles.sources:
         return written

@@ -35,7 +35,7 @@ _OPTIONAL = ("weight", "split", "seed", "schedule", *RECIPE, "tokenizer")
 _COLUMNS = ("runs", "N", "D", "p", "loss", "lines", "unique", "late", *_OPTIONAL)
 
 
-Losses = Literal["required", "optional"]
+LossUse = Literal["required", "optional"]
 """Whether each log must have losses."""
 Model = tuple[str, float, Hashable, str]
 """Id, N, mixture and seed of a run: what makes its trajectory."""
@@ -220,7 +220,7 @@ class RunLog(Tabular, Shown):
         index = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
         return replace(self, **{name: _take(getattr(self, name), index) for name in _COLUMNS})
 
-    def aligned(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> RunLog:
+    def align(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> RunLog:
         """The same rows with the columns in the given order.
 
         Raises
@@ -276,7 +276,7 @@ def write_runs(log: RunLog, path: str | os.PathLike[str], *, force: bool = False
     write_table(log.columns(), path, force=force)
 
 
-def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
+def concat(logs: Sequence[RunLog], *, losses: LossUse = "required") -> RunLog:
     """Several logs as one, with the columns of the first.
 
     All must have one tokenizer, and the same sources and targets, in any order; where losses are optional, a log
@@ -302,11 +302,11 @@ def concat(logs: Sequence[RunLog], *, losses: Losses = "required") -> RunLog:
     first, ordered = logs[0], []
     for log in logs:
         align(log.targets, to=first.targets, what=f"targets of {first.origin}", exact=True, origin=log.origin)
-        ordered.append(log.aligned(first.sources, first.targets))
-    if faults := list(_shared_rows(ordered)):
+        ordered.append(log.align(first.sources, first.targets))
+    if faults := list(_find_shared_rows(ordered)):
         raise DataError.of(faults, "the run logs")
     named = [replace(log, notices=tuple(f"{log.origin}: {notice}" for notice in log.notices)) for log in ordered]
-    return _joined(_with_own_ids(named))
+    return _join(_with_own_ids(named))
 
 
 def _require_one_tokenizer(logs: Sequence[RunLog]) -> None:
@@ -325,7 +325,7 @@ def _models(log: RunLog) -> list[Model]:
     return list(zip(log.runs, log.N.tolist(), log.mixture_keys, log.seed or [""] * len(log), strict=True))
 
 
-def _shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
+def _find_shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
     first: dict[tuple[Model, float], tuple[int, str]] = {}
     for place, log in enumerate(logs):
         for model, D, line in zip(_models(log), log.D.tolist(), _lines(log).tolist(), strict=True):
@@ -350,7 +350,7 @@ def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
     ]
 
 
-def _joined(logs: Sequence[RunLog]) -> RunLog:
+def _join(logs: Sequence[RunLog]) -> RunLog:
     def column(name: str, missing: Callable[[RunLog], Filled]) -> Filled | None:
         """A column of all logs, filled up where one lacks it; None where all do."""
         given = [getattr(log, name) for log in logs]

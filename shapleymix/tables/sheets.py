@@ -23,7 +23,7 @@ from shapleymix.display import Columns, frame_of
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, did_you_mean
 from shapleymix.files import Origin, atomic_write, file_name, read_once
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.words import EXPONENTS, SIZE_HINT, repeated
+from shapleymix.tables.words import EXPONENTS, SIZE_HINT, find_repeated
 
 Table = str | os.PathLike[str] | pl.DataFrame | Columns
 """A path, `-` for standard input, a Polars (or pandas) frame, or a mapping of columns.
@@ -131,7 +131,7 @@ class Sheet:
             self.fault(f"{column} = {values[row]:g}, {told}", row, column, hint)
 
 
-def listed(given: object) -> Sequence[Any]:
+def as_list(given: object) -> Sequence[Any]:
     """What a list of tables or logs holds, or the one that is given alone."""
     return given if isinstance(given, (list, tuple)) else [given]
 
@@ -265,7 +265,7 @@ def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
         raise DataError(message, location=Location(origin.file, 1), hint=hint)
     faults = [
         Fault(f"column {name!r} occurs twice", Location(origin.file, 1, name), name, "give each column its own name")
-        for name in repeated(header)
+        for name in find_repeated(header)
     ]
     faults += [
         Fault(f"has {len(row)} cells, the header has {len(header)}", Location(origin.file, line), None, _RAGGED)
@@ -302,7 +302,7 @@ def write_table(columns: Columns, path: str | os.PathLike[str], *, force: bool =
     UsageError
         If the file exists and `force` is not set, or its ending names no format.
     """
-    frame = pl.DataFrame(list(map(_written, frame_of(columns))))
+    frame = pl.DataFrame(list(map(_write_cells, frame_of(columns))))
     stream, name = io.BytesIO(), file_name(path).lower()
     if name.endswith((".parquet", ".pq")):
         frame.write_parquet(stream)
@@ -320,7 +320,7 @@ def write_table(columns: Columns, path: str | os.PathLike[str], *, force: bool =
     return data
 
 
-def _written(column: pl.Series) -> pl.Series:
+def _write_cells(column: pl.Series) -> pl.Series:
     """A column to write: NaN empty, whole numbers without `.0`."""
     if column.dtype != pl.Float64:
         return column

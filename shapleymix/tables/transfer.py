@@ -20,7 +20,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.statistics import cosine, pearson
 from shapleymix.tables.languages import own_data
 from shapleymix.tables.sheets import Sheet, Table, read_sheet, write_table
-from shapleymix.tables.words import align, check_label, repeated
+from shapleymix.tables.words import align, check_label, find_repeated
 
 SIDECAR_KIND = "transfer-provenance"
 MEASURES = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
@@ -60,7 +60,7 @@ class TransferMatrix(Tabular, Record):
 
     def __post_init__(self) -> None:
         shape = (len(self.sources), len(self.targets))
-        again = [*repeated(self.sources), *repeated(self.targets)]
+        again = [*find_repeated(self.sources), *find_repeated(self.targets)]
         if 0 in shape or again:
             raise DataError(f"{again[0]!r} occurs twice" if again else "a transfer matrix needs labels")
         for name in ("sv", "nsv", "stderr"):
@@ -103,7 +103,7 @@ class TransferMatrix(Tabular, Record):
         """(M, K) entries whose source is no own data of their target."""
         return ~own_data(self.sources, self.targets)
 
-    def aligned(self, sources: Sequence[str], targets: Sequence[str], *, exact: bool = False) -> TransferMatrix:
+    def align(self, sources: Sequence[str], targets: Sequence[str], *, exact: bool = False) -> TransferMatrix:
         """The rows and columns in the given order; with `exact` none may be left out.
 
         Where sources are left out, each target's best remaining source has a normalised value of 1 again.
@@ -128,7 +128,7 @@ class TransferMatrix(Tabular, Record):
         """Whether values were measured in nats, or calibrated since: those of one run have a scale of their own."""
         return "loss_drop" not in self.provenance or "calibration" in self.provenance
 
-    def calibrated(self, loss_drop: ArrayLike | Mapping[str, float] | None = None) -> TransferMatrix:
+    def calibrate(self, loss_drop: ArrayLike | Mapping[str, float] | None = None) -> TransferMatrix:
         """Column j scaled so that its values sum to the measured drop of loss j (efficiency).
 
         Values of one run's gradients come on an arbitrary scale, and normalising depends on scale; efficiency
@@ -170,7 +170,7 @@ class TransferMatrix(Tabular, Record):
         DataError
             If the two do not have the same sources and targets, in any order.
         """
-        partner = other.aligned(self.sources, self.targets, exact=True)
+        partner = other.align(self.sources, self.targets, exact=True)
         raw = None
         if self.sv is not None and partner.sv is not None:
             raw = similarity(self.sv, partner.sv, self.targets, self.off_diagonal)
@@ -240,10 +240,10 @@ def read_transfer(table: Table) -> TransferMatrix:
     sheet = read_sheet(table)
     found = _parse(sheet)
     sheet.raise_faults()
-    return replace(found, provenance=_stored_provenance(sheet) | found.provenance)
+    return replace(found, provenance=_read_provenance(sheet) | found.provenance)
 
 
-def _stored_provenance(sheet: Sheet) -> dict[str, Json]:
+def _read_provenance(sheet: Sheet) -> dict[str, Json]:
     """The provenance in the file beside the table; empty where there is none."""
     beside = Path(f"{sheet.origin}.json")
     document = read_json(beside)[0] if beside.is_file() else None

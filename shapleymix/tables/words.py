@@ -118,7 +118,7 @@ def align(
     place = Location(file=origin)
     position = {name: index for index, name in enumerate(names)}
     missing, spare = [name for name in to if name not in position], [name for name in position if name not in to]
-    faults = [Fault(f"{name!r} occurs more than once in the {what}", place, name) for name in repeated(names)]
+    faults = [Fault(f"{name!r} occurs more than once in the {what}", place, name) for name in find_repeated(names)]
     for name in missing:
         hint = did_you_mean(name, spare or position)
         faults.append(Fault(f"{name!r} is missing from the {what}", place, name, hint))
@@ -139,7 +139,7 @@ def check_label(label: str) -> str | None:
     return f"contains {', '.join(map(repr, bad))}" if bad else None
 
 
-def repeated(names: Sequence[str]) -> list[str]:
+def find_repeated(names: Sequence[str]) -> list[str]:
     """Labels that occur more than once, in the order in which they first occur."""
     return [name for name, count in Counter(names).items() if count > 1]
 
@@ -170,7 +170,7 @@ def parse_ratio(given: float | str, what: str = "the ratio") -> float:
     if 0 <= value <= 1 + ROUNDING:
         return min(value, 1.0)
     hint = f"write {value:g}% or {value / 100:g}" if 1 < value <= 100 else None
-    raise UsageError(f"{what}: {_shown(given)} is not a ratio between 0 and 1", hint=hint)
+    raise UsageError(f"{what}: {_quote(given)} is not a ratio between 0 and 1", hint=hint)
 
 
 def ratio_number(given: float | str, what: str = "the ratio") -> float:
@@ -190,7 +190,7 @@ def parse_number(given: float | str, what: str) -> float:
     """
     value = double(given)
     if not math.isfinite(value):
-        raise UsageError(f"{what}: {_shown(given)} is not a number")
+        raise UsageError(f"{what}: {_quote(given)} is not a number")
     return value
 
 
@@ -208,7 +208,7 @@ def parse_whole(given: int, what: str, least: int = 0) -> int:
         value = None
     if value is None or value < least:
         hint = f"give {least} or more"
-        raise UsageError(f"{what}: {_shown(given)} is not a whole number of at least {least}", hint=hint)
+        raise UsageError(f"{what}: {_quote(given)} is not a whole number of at least {least}", hint=hint)
     return value
 
 
@@ -237,7 +237,7 @@ def parse_positive(given: float | str, what: str) -> float:
 def as_word(given: str, what: str) -> str:
     """A name, which is not empty."""
     if not isinstance(given, str) or not given.strip():
-        raise UsageError(f"{what}: {_shown(given)} is no name")
+        raise UsageError(f"{what}: {_quote(given)} is no name")
     return given.strip()
 
 
@@ -250,7 +250,7 @@ def parse_choice(given: str, known: Sequence[str], what: str) -> str:
         If it is none of them.
     """
     if not isinstance(given, str) or given not in known:
-        raise UsageError(f"unknown {what} {_shown(given)}", hint=did_you_mean(str(given), known))
+        raise UsageError(f"unknown {what} {_quote(given)}", hint=did_you_mean(str(given), known))
     return given
 
 
@@ -351,6 +351,6 @@ def require_names(given: Mapping[str, object], names: Sequence[str], what: str, 
         raise UsageError.of(faults, what)
 
 
-def _shown(given: object) -> str:
+def _quote(given: object) -> str:
     """A value as messages quote it."""
     return f"{given:g}" if isinstance(given, float) else f"{given!r:.60}"

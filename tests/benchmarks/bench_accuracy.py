@@ -14,7 +14,7 @@ from _report import SMALL, finish, must, on_all_cores, row, table
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting.evidence import finished, fold_masks
+from shapleymix.fitting.evidence import fold_masks, is_finished
 
 LIMITS = {"regmix": 1.25, "5mix": 0.65, "redpajama": 0.59, "slimpajama": 0.47}
 """Mean PE in per cent that the default law must reach: an earlier law of ours did, with no base."""
@@ -34,7 +34,7 @@ def main() -> None:
         must(f"{name}, {DEFAULT}: mean held-out PE, %", round(found[DEFAULT], 2), LIMITS[name])
     matrices = {
         "exact SV": sm.shapley_values(FIXTURES / "multilingual5_coalitions.csv"),
-        "IRDS, calibrated": sm.read_transfer(FIXTURES / "multilingual5_irds_raw.csv").calibrated(),
+        "IRDS, calibrated": sm.read_transfer(FIXTURES / "multilingual5_irds_raw.csv").calibrate(),
     }
     for name, matrix in matrices.items():
         laws = ("shapley", "shapley-tempered", DEFAULT)
@@ -50,7 +50,7 @@ def final_losses() -> None:
     table(f"Final losses of the largest size, {DEFAULT}: PE, %", "log", "left out", *ways)
     found = {"study": sm.read_runs(FIXTURES / "study" / "log.csv")} if SMALL else logs(*FINAL)
     for name, log in found.items():
-        last = log.select(finished(log))
+        last = log.select(is_finished(log))
         for what, folds in (("largest size", 1), ("largest size and mixtures", 4))[: 1 if SMALL else None]:
             given = {way: last if way == ways[1] else log for way in ways}
             errors = [beyond(rows, folds, "all" if way == ways[0] else "final") for way, rows in given.items()]
@@ -64,7 +64,7 @@ def beyond(log: sm.RunLog, folds: int, checkpoints: Literal["final", "all"]) -> 
     largest = log.N.max() == log.N
     off, seen = [], []
     for mask in fold_masks(log, folds) if folds > 1 else [largest]:
-        test = log.select(mask & largest & finished(log))
+        test = log.select(mask & largest & is_finished(log))
         law = sm.fit(log.select(~largest & ~mask), DEFAULT, bootstrap=0, folds=0, checkpoints=checkpoints).law
         off.append(np.abs(law.losses(test.p, test.N, test.D) - test.loss))
         seen.append(test.loss)

@@ -18,7 +18,7 @@ from bench_gains import Told, finals, one_choice
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting.evidence import finished, fold_masks, own_tokens
+from shapleymix.fitting.evidence import fold_masks, is_finished, own_tokens
 from shapleymix.tables.words import format_size
 
 LAW = "learned-base"
@@ -72,7 +72,7 @@ def _one(log: sm.RunLog, judged: sm.RunLog, own: bool, along: bool) -> tuple[np.
     fitted = sm.fit(log, law, bootstrap=REPLICATES, checkpoints=checkpoints)
     told = fitted.predict(judged.p, judged.N, judged.D)
     there = ~np.isnan(judged.loss) & (own_tokens(judged) > 0 if own else True)
-    there &= finished(judged)[:, None] | along
+    there &= is_finished(judged)[:, None] | along
     inside = (told.low <= judged.loss) & (judged.loss <= told.high)
     residual, width = np.log(judged.loss / told.losses), np.log(told.high / told.low)
     return residual[there], inside[there], width[there]

@@ -35,7 +35,7 @@ def pieces_of(rng: np.random.Generator, M: int, K: int) -> Pieces:
     found = Pieces("power", floor, scale, rng.uniform(0.02, 1.5, K), phi, s, base)
     if rng.random() < 0.4:
         unique = np.where(rng.random(M) < 0.5, rng.uniform(0.02, 0.8, M), np.inf)
-        found = found.supplied(unique, float(rng.choice([0.0, 1 / 15.4, 0.5])))
+        found = found.with_supply(unique, float(rng.choice([0.0, 1 / 15.4, 0.5])))
     return found
 
 

@@ -108,7 +108,7 @@ def check(truth: Truth, sources: list[Any], join: tuple[Any, ...] = (), fill: di
     rows = {(run, D): k for k, (run, D) in enumerate(zip(truth.runs, truth.D.tolist(), strict=True))}
     order = [rows[key] for key in zip(log.runs, log.D.tolist(), strict=True)]
     assert sorted(order) == list(range(len(truth.runs))), entries
-    log = log.aligned(truth.sources, truth.targets)
+    log = log.align(truth.sources, truth.targets)
     np.testing.assert_allclose(log.p, truth.p[order], atol=1e-6)
     np.testing.assert_allclose(log.loss, truth.loss[order], rtol=1e-5)
     np.testing.assert_allclose(log.N, truth.N[order])
@@ -270,7 +270,7 @@ def test_phases_with_their_fractions() -> None:
     }
     frame = pl.DataFrame(columns | {f"eval/{one}/loss": truth.loss[:, at] for at, one in enumerate(truth.targets)})
     found = proposal([frame])
-    log = sm.read_runs(read(frame, found.entries)).aligned(truth.sources, truth.targets)
+    log = sm.read_runs(read(frame, found.entries)).align(truth.sources, truth.targets)
     np.testing.assert_allclose(log.D, truth.D)
     np.testing.assert_allclose(log.p, 0.75 * truth.p + 0.25 * second, atol=1e-6)
 

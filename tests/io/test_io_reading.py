@@ -91,7 +91,7 @@ def test_every_shape_in_every_unit(shape: str, unit: str, ratio: str, tmp_path: 
     frame.write_parquet(tmp_path / "table.parquet")
     frame.write_ndjson(tmp_path / "table.jsonl")
     for source in (frame, *(tmp_path / f"table.{ending}" for ending in ("csv", "parquet", "jsonl"))):
-        log = sm.read_runs(read(source, map)).aligned(LANGS, LANGS)
+        log = sm.read_runs(read(source, map)).align(LANGS, LANGS)
         assert (log.runs, log.N.tolist(), log.D.tolist()) == (tuple(RUNS), N, D)
         np.testing.assert_allclose(log.p, P, rtol=1e-12)
         np.testing.assert_allclose(log.loss, LOSS, rtol=1e-12)
@@ -236,7 +236,7 @@ def test_a_first_map_reads_the_table(name: str) -> None:
     assert {name: found.entries[name] for name in wanted} == wanted
     assert (set(found.columns), found.missing) == (set(frame.columns), ())
     for map in (typed(found.entries), found.entries):
-        log = sm.read_runs(read(frame, map)).aligned(LANGS, LANGS)
+        log = sm.read_runs(read(frame, map)).align(LANGS, LANGS)
         np.testing.assert_allclose(log.p, P)
         np.testing.assert_allclose(log.loss, LOSS)
 

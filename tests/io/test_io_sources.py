@@ -86,7 +86,7 @@ def test_folders_of_tensorboard_events(folder: str) -> None:
 def test_a_csv_that_mlflow_wrote() -> None:
     map = {"run": "tags.mlflow.runName", "D": "metrics.tokens", "loss": "metrics.val/loss_{lang}"}
     log = log_of(GOLDEN / "mlflow_experiments.csv", {**map, "N": "params.n_params", "p": "params.w_{lang}"})
-    log = log.aligned(("en", "de"), ("en", "de"))
+    log = log.align(("en", "de"), ("en", "de"))
     assert (log.runs, log.p.tolist()) == (("mix-02", "mix-01"), [[0.25, 0.75], [0.5, 0.5]])
     assert log.loss.tolist() == [[3.75, 2.5], [3.5, 3.25]]
 

@@ -84,7 +84,7 @@ def test_an_mlflow_store(mlflow_store: str, tmp_path: Path) -> None:
     assert is_right(log_of(f"{mlflow_store}#mixtures", **MLFLOW))
     words = ["experiments", "csv", "-x", "1", "-o", "runs.csv"]
     subprocess.run([sys.executable, "-m", "mlflow", *words], env={"MLFLOW_TRACKING_URI": mlflow_store}, check=True)
-    log = log_of("runs.csv", map={**MLFLOW["map"], "run": "tags.mlflow.runName"}).aligned(LANGS, LANGS)
+    log = log_of("runs.csv", map={**MLFLOW["map"], "run": "tags.mlflow.runName"}).align(LANGS, LANGS)
     assert dict(zip(log.runs, log.loss.tolist(), strict=True)) == {name: list(one) for name, (_, one) in RUNS.items()}
 
 
