@@ -156,10 +156,10 @@ def _write_plan(out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, tem
 
     A folder that is here must have text of every source; one that is not may lie where the plan is launched.
     """
-    from shapleymix_irds.train.text import languages_of
     from shapleymix_sweep import plans
 
     from shapleymix.fitting.evidence import line_of
+    from shapleymix.tables.documents import languages_of
 
     if not all(one.strip().isdecimal() for one in seeds.split(",")):
         raise UsageError(f"--seeds: {seeds!r} is no list of whole numbers", hint="write it like 0,1,2")

@@ -8,5 +8,6 @@ Modules, in reading order:
   runs         run logs in memory, and several as one
   run_reading  run logs read from tables: every fault of every cell at once
   transfer     transfer matrices: what a source does for a target, raw and normalised; how alike two are
+  documents    documents out of files of text or tokens: all of them, or a sample in bounded memory
   languages    the languages table: families, weights and epochs; the unique tokens at hand of each source
 """

@@ -30,9 +30,9 @@ from shapleymix_irds.train.corpus import (
     toy_documents,
 )
 from shapleymix_irds.train.settings import Settings
-from shapleymix_irds.train.text import Tokenizer, languages_in, read_file, read_tokens, text_place
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
+from shapleymix.tables.documents import Tokenizer, languages_in, read_file, read_tokens, text_place
 
 DOCUMENTS = [f"Document {number} has words; die Zahl {number * 7919 % 1000}.\nçé 日本" for number in range(80)]
 BYTES = Tokenizer("bytes")

@@ -3,7 +3,6 @@
 Modules, in reading order:
 
   settings     sizes of decoders, and every setting of a run, a flag and a key of CONFIG.toml
-  text         documents out of files: text, or tokens that are on disk already
   corpus       the streams of tokens of each language, disjoint by document, and which window of which comes next
   model        a Llama-style decoder: RMSNorm, rotary positions, SwiGLU, untied embeddings
   distributed  one process or many, and the model wrapped for them

@@ -5,8 +5,9 @@ one endless seeded list, each as often as the others. So languages i and j share
 `max(0, 1 - |i - j| (1 - overlap))` of their words and of their text, up to rounding to whole words. No other structure
 is shared but the letters; more overlap must give more transfer.
 
-`DIR/en.txt.gz`, or any other file of text or tokens (see `text`), or a folder `DIR/en/` of such files. A document's
-split follows from a hash of it, whatever the language, file or order: the same document is never on two sides.
+`DIR/en.txt.gz`, or any other file of text or tokens (see `shapleymix.tables.documents`), or a folder `DIR/en/` of such
+files. A document's split follows from a hash of it, whatever the language, file or order: the same document is never on
+two sides.
 
 Ratios are exact, by deficit counters. The whole state is how many sequences each language has given so far: from it
 follow the language of the next sequence, its window and the epoch; nothing depends on ranks, threads or the clock.
@@ -30,10 +31,10 @@ from torch import Tensor
 
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.tables.documents import TOKEN_ENDINGS, Documents, Tokenizer, encoded, languages_of, read_file
 from shapleymix.tables.words import parse_size
 from shapleymix_irds.train.distributed import World
 from shapleymix_irds.train.settings import Settings
-from shapleymix_irds.train.text import TOKEN_ENDINGS, Documents, Tokenizer, encoded, languages_of, read_file
 
 TOY = "toy_"
 """Names of artificial languages begin with it, so that every log, plan and matrix made from them says what they are."""

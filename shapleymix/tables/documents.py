@@ -2,6 +2,8 @@
 
 Text: `.txt` (documents with an empty line between them) and `.jsonl` (a document a line), plain or `.gz`, and
 `.parquet`. Tokens: a flat `.npy` of integers, or Megatron's `.bin` with its `.idx`.
+
+`read_file` has all of a file, for training; `sample_tokens` has about so many tokens of any amount of text.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from shapleymix.records import FloatArray, IntArray
 TEXT_ENDINGS = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".parquet")
 TOKEN_ENDINGS = (".npy", ".bin")
 AT_ONCE = 1000  # documents that are encoded together
+LONGEST = 1 << 20  # characters of a document of a .txt: a longer one is cut, since memory holds it whole
 BLOCK = 1 << 24  # tokens that are looked at together
+STRETCHES = 32  # places of a large file that a sample is read from
+THINNEST = 16  # of so many documents of a compressed file, which is read from its beginning, a sample has one at least
 UNMARKED_DOCUMENT = 8192  # tokens of a stretch that counts as a document where nothing marks the ends
 HEAD = 64  # tokens of a document by which its place among the splits is chosen, where it comes as tokens
 END_OF_DOCUMENT = ("</s>", "<|endoftext|>", "<eos>", "<|end_of_text|>", "<|eot_id|>", "<EOD|LLM-jp>", "[SEP]")
@@ -126,7 +131,7 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
     """
     root, place = Path(folder), Location(file=folder)
     if not root.is_dir():
-        hint = "give a folder with a file or a folder for each language, or: --corpus toy"
+        hint = "give a folder with a file or a folder for each language"
         raise UsageError("there is no such folder", location=place, hint=hint)
     found: dict[str, list[Path]] = {}
     for path in sorted(root.iterdir()):
@@ -156,8 +161,8 @@ def read_file(path: Path, field: str, tokenizer: Tokenizer, end: int | None) -> 
 # -- text ------------------------------------------------------------------------------------------------------
 
 
-def read_text(path: Path, field: str) -> Iterator[str]:
-    """Documents of one file of text.
+def read_text(path: Path, field: str, part: int = 0, parts: int = 1) -> Iterator[str]:
+    """Documents of one file of text, or of one of so many parts of it; a compressed one has no parts.
 
     Raises
     ------
@@ -166,10 +171,11 @@ def read_text(path: Path, field: str) -> Iterator[str]:
     """
     try:
         if path.name.endswith(".parquet"):
-            yield from _parquet(path, field)
+            yield from _parquet(path, field, part, parts)
             return
         opened = gzip.open if path.name.endswith(".gz") else open
-        with opened(path, "rt", encoding="utf-8") as stream:
+        with opened(path, "rt", encoding="utf-8") as whole:
+            stream = whole if parts == 1 else _lines(path, part, parts)
             yield from _json_lines(stream, path, field) if ".jsonl" in path.name else _paragraphs(stream)
     except UnicodeError as error:
         raise DataError(f"is not UTF-8: {error}", location=Location(file=str(path))) from error
@@ -177,14 +183,26 @@ def read_text(path: Path, field: str) -> Iterator[str]:
         raise DataError(f"cannot be read: {error}", location=Location(file=str(path))) from error
 
 
+def _lines(path: Path, part: int, parts: int) -> Iterator[str]:
+    """The lines that begin in a part of a plain file."""
+    begin, end = (path.stat().st_size * place // parts for place in (part, part + 1))
+    with path.open("rb") as raw:
+        raw.seek(max(begin - 1, 0))
+        raw.readline() if begin else None
+        while raw.tell() < end and (line := raw.readline()):
+            yield line.decode()
+
+
 def _paragraphs(stream: Iterable[str]) -> Iterator[str]:
     lines: list[str] = []
+    size = 0
     for line in itertools.chain(stream, [""]):
-        if line.strip():
+        if filled := bool(line.strip()):
             lines.append(line)
-        elif lines:
+            size += len(line)
+        if lines and (not filled or size > LONGEST):
             yield "".join(lines).strip("\n")
-            lines = []
+            lines, size = [], 0
 
 
 def _json_lines(stream: Iterable[str], path: Path, field: str) -> Iterator[str]:
@@ -200,11 +218,14 @@ def _json_lines(stream: Iterable[str], path: Path, field: str) -> Iterator[str]:
         yield text
 
 
-def _parquet(path: Path, field: str) -> Iterator[str]:
+def _parquet(path: Path, field: str, part: int, parts: int) -> Iterator[str]:
     import polars
 
     try:
-        column = polars.read_parquet(path, columns=[field])[field]
+        rows = polars.scan_parquet(path).select(field)
+        count = rows.select(polars.len()).collect().item() if parts > 1 else 0
+        begin, end = count * part // parts, count * (part + 1) // parts
+        column = rows.slice(begin, end - begin if parts > 1 else None).collect()[field]
     except polars.exceptions.PolarsError as error:
         raise DataError(f"cannot be read: {error}", location=Location(str(path)), hint="--text-field") from error
     if column.dtype != polars.String:
@@ -228,6 +249,46 @@ def encoded(texts: Iterable[str], tokenizer: Tokenizer) -> Documents:
 def text_place(text: str) -> float:
     """The place of a document that comes as text: a hash, so that the same text is never on two sides."""
     return int.from_bytes(hashlib.sha256(text.strip().encode()).digest()[:6], "big") / 2.0**48
+
+
+def sample_tokens(paths: Sequence[Path], tokenizer: Tokenizer, most: int, field: str = "text") -> np.ndarray:
+    """About `most` tokens of files of text or tokens, each one's share by its size; all where there are no more.
+
+    Memory holds the sample alone. A large file is read at 32 places spread over it; a compressed one from its
+    beginning, of which documents are left out, up to 15 of 16, where it has more than it is asked for.
+
+    Errors are those of `read_text` and `read_tokens`.
+    """
+    sizes = [path.stat().st_size for path in paths]
+    due = [-(-most * size // max(sum(sizes), 1)) for size in sizes]
+    parts = [part for path, share in zip(paths, due, strict=True) for part in _sampled(path, tokenizer, share, field)]
+    return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
+
+
+def _sampled(path: Path, tokenizer: Tokenizer, most: int, field: str) -> Iterator[np.ndarray]:
+    if path.name.endswith(TOKEN_ENDINGS):
+        yield spread(_megatron(path)[0] if path.suffix == ".bin" else _mapped(path), most)
+        return
+    packed = path.name.endswith(".gz")
+    likely = path.stat().st_size * (3 if packed else 1) / (1 if tokenizer.vocabulary == 256 else 4)
+    parts = STRETCHES if likely > 2 * most and not packed else 1
+    step = max(1, min(int(likely / max(most, 1)), THINNEST)) if packed else 1
+    for part in range(parts):
+        left = -(-most // parts)
+        texts = itertools.islice(read_text(path, field, part, parts), 0, None, step)
+        while left > 0 and (some := list(itertools.islice(texts, AT_ONCE // 10))):
+            made = np.concatenate(tokenizer.encode(some))[:left]
+            left -= len(made)
+            yield made
+
+
+def spread(tokens: np.ndarray, most: int) -> np.ndarray:
+    """At most so many tokens of an array, in stretches that are spread over it."""
+    if len(tokens) <= most:
+        return np.array(tokens)
+    length = most // STRETCHES
+    starts = np.linspace(0, len(tokens) - length, STRETCHES).astype(np.int64)
+    return np.concatenate([tokens[start : start + length] for start in starts])
 
 
 # -- tokens ----------------------------------------------------------------------------------------------------
