@@ -18,6 +18,7 @@ from shapleymix.fitting.surface import Gain as Gain
 from shapleymix.fitting.surface import Surface as Surface
 from shapleymix.game.coalitions import shapley_values as shapley_values
 from shapleymix.game.exact import exact_shapley as exact_shapley
+from shapleymix.game.text import text_shapley as text_shapley
 from shapleymix.laws import LAWS as LAWS
 from shapleymix.laws.base import Inputs as Inputs
 from shapleymix.laws.base import Law as Law

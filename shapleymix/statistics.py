@@ -43,6 +43,8 @@ class RandomStream(IntEnum):
     """Candidates among which runs are chosen."""
     SCORES = 16
     """The scatter of tasks' scores about their curves."""
+    GAME = 17
+    """The coalitions of languages that text plays."""
 
 
 def ranks_of(columns: FloatArray) -> IntArray:

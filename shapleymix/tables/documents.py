@@ -3,26 +3,28 @@
 Text: `.txt` (documents with an empty line between them) and `.jsonl` (a document a line), plain or `.gz`, and
 `.parquet`. Tokens: a flat `.npy` of integers, or Megatron's `.bin` with its `.idx`.
 
-`read_file` has all of a file, for training; `sample_tokens` has about so many tokens of any amount of text.
+`read_file` has all of a file, for training; `sample_languages` has about so many tokens of any amount of text.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import itertools
 import json
+import os
 import struct
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import DataError, Location, UsageError, did_you_mean
+from shapleymix.errors import DataError, Location, UsageError, described, did_you_mean
 from shapleymix.records import FloatArray, IntArray
 
 TEXT_ENDINGS = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".parquet")
@@ -31,12 +33,18 @@ AT_ONCE = 1000  # documents that are encoded together
 LONGEST = 1 << 20  # characters of a document of a .txt: a longer one is cut, since memory holds it whole
 BLOCK = 1 << 24  # tokens that are looked at together
 STRETCHES = 32  # places of a large file that a sample is read from
+LEAST = 1000  # tokens of a language, and characters of a string that is its text and not the name of a file
+PIECE = 2048  # tokens: a longer document is cut where it is dealt out
 THINNEST = 16  # of so many documents of a compressed file, which is read from its beginning, a sample has one at least
 UNMARKED_DOCUMENT = 8192  # tokens of a stretch that counts as a document where nothing marks the ends
 HEAD = 64  # tokens of a document by which its place among the splits is chosen, where it comes as tokens
 END_OF_DOCUMENT = ("</s>", "<|endoftext|>", "<eos>", "<|end_of_text|>", "<|eot_id|>", "<EOD|LLM-jp>", "[SEP]")
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 MEGATRON_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
+
+Text = str | os.PathLike[str] | Sequence[int] | IntArray
+Texts = str | os.PathLike[str] | Mapping[str, Text]
+"""A folder with a file or a folder for each language; or by language a file, a folder, the text or its tokens."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +143,7 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
         raise UsageError("there is no such folder", location=place, hint=hint)
     found: dict[str, list[Path]] = {}
     for path in sorted(root.iterdir()):
-        within = sorted(path.rglob("*")) if path.is_dir() else [path]
-        if not (files := [each for each in within if _ending(each)]):
+        if not (files := files_of(path)):
             continue
         name = unicodedata.normalize("NFC", path.name.removesuffix(_ending(path)))
         if name in found:
@@ -146,6 +153,11 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
     if not found:
         raise UsageError("there are no files of text or tokens in it", location=place)
     return found
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of text or tokens in a folder, sorted by name, or a file itself if it is one."""
+    return [each for each in (sorted(path.rglob("*")) if path.is_dir() else [path]) if _ending(each)]
 
 
 def _ending(path: Path) -> str:
@@ -176,7 +188,7 @@ def read_text(path: Path, field: str, part: int = 0, parts: int = 1) -> Iterator
         opened = gzip.open if path.name.endswith(".gz") else open
         with opened(path, "rt", encoding="utf-8") as whole:
             stream = whole if parts == 1 else _lines(path, part, parts)
-            yield from _json_lines(stream, path, field) if ".jsonl" in path.name else _paragraphs(stream)
+            yield from _json_lines(stream, path, field) if ".jsonl" in path.name else paragraphs(stream)
     except UnicodeError as error:
         raise DataError(f"is not UTF-8: {error}", location=Location(file=str(path))) from error
     except (OSError, EOFError, zlib.error) as error:
@@ -193,7 +205,8 @@ def _lines(path: Path, part: int, parts: int) -> Iterator[str]:
             yield line.decode()
 
 
-def _paragraphs(stream: Iterable[str]) -> Iterator[str]:
+def paragraphs(stream: Iterable[str]) -> Iterator[str]:
+    """Documents of lines of text, between which empty lines stand."""
     lines: list[str] = []
     size = 0
     for line in itertools.chain(stream, [""]):
@@ -251,6 +264,58 @@ def text_place(text: str) -> float:
     return int.from_bytes(hashlib.sha256(text.strip().encode()).digest()[:6], "big") / 2.0**48
 
 
+def sample_languages(
+    texts: Texts,
+    languages: Sequence[str] | None,
+    tokenizer: Tokenizer,
+    most: int,
+    field: str = "text",
+    progress: Callable[[str, int, int], None] | None = None,
+) -> dict[str, np.ndarray]:
+    """About `most` token numbers of each language, of those that are asked for or of all.
+
+    Raises
+    ------
+    UsageError, DataError
+        If the text of a language is not there, cannot be read, has less than 1,000 tokens, or is no text.
+    """
+    asked, found = tuple(languages or ()), {}
+    if not isinstance(texts, Mapping):
+        texts = languages_of(os.fspath(texts), asked)
+    if not texts or (lacking := [name for name in asked if name not in texts]):
+        hint = did_you_mean(lacking[0], texts) if texts else "give a folder, or the text of each language"
+        raise UsageError(f"there is no text of {', '.join(lacking) if texts else 'any language'}", hint=hint)
+    for turn, name in enumerate(asked or texts):
+        if progress is not None:
+            progress(f"reading {name}", turn, len(asked or texts))
+        found[name] = _numbers(name, texts[name], tokenizer, most, field)
+        if len(found[name]) < LEAST:
+            message = f"language {name!r} has {len(found[name]):,} tokens of text, expected {LEAST:,} or more"
+            raise DataError(message, hint="give more text of it, or leave it out")
+    return found
+
+
+def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, most: int, field: str) -> np.ndarray:
+    """Token numbers of a language, in the smallest type that holds them."""
+    if isinstance(given, str) and len(given) >= LEAST:
+        found = spread(np.concatenate(tokenizer.encode([*paragraphs(io.StringIO(given))])), most)
+    elif isinstance(given, (str, os.PathLike)):
+        place = Location(file=os.fspath(given))
+        if not os.path.exists(given):
+            raise UsageError(f"there is no such file or folder, the text of {language!r}", location=place)
+        if not (files := files_of(Path(given))):
+            hint = f"give files that end in {', '.join((*TEXT_ENDINGS, *TOKEN_ENDINGS))}"
+            raise UsageError("is neither text nor tokens", location=place, hint=hint)
+        found = sample_tokens(files, tokenizer, most, field)
+    elif isinstance(given, list) and given and isinstance(given[0], Path):
+        found = sample_tokens(given, tokenizer, most, field)
+    else:
+        found = spread(np.asarray(given), most)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min(initial=0) < 0:
+        raise UsageError(f"the text of {language!r} is {described(given)}", hint="give a file, text or token numbers")
+    return found.astype(np.min_scalar_type(found.max(initial=0)))
+
+
 def sample_tokens(paths: Sequence[Path], tokenizer: Tokenizer, most: int, field: str = "text") -> np.ndarray:
     """About `most` tokens of files of text or tokens, each one's share by its size; all where there are no more.
 
@@ -285,10 +350,32 @@ def _sampled(path: Path, tokenizer: Tokenizer, most: int, field: str) -> Iterato
 def spread(tokens: np.ndarray, most: int) -> np.ndarray:
     """At most so many tokens of an array, in stretches that are spread over it."""
     if len(tokens) <= most:
-        return np.array(tokens)
+        return np.asarray(tokens)
     length = most // STRETCHES
     starts = np.linspace(0, len(tokens) - length, STRETCHES).astype(np.int64)
     return np.concatenate([tokens[start : start + length] for start in starts])
+
+
+def deal(tokens: np.ndarray, end: int | None, apart: int, most: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Two halves of at most `most` tokens, and two of about `apart` tokens (a tenth at most) of other documents.
+
+    The order is that of a hash of each document, so that the same one is never on two sides; a long one is cut.
+    """
+    piece = min(PIECE, len(tokens) // 50)
+    bounds = np.unique(np.concatenate([[0], ends_of(tokens, end), [len(tokens)]]))
+    cuts = -(-np.diff(bounds) // piece)  # pieces of each document
+    start = np.repeat(bounds[:-1], cuts) + piece * (np.arange(cuts.sum()) - np.repeat(np.cumsum(cuts) - cuts, cuts))
+    length = np.minimum(piece, np.repeat(bounds[1:], cuts) - start)
+    turn = np.argsort(token_places(tokens, start, length), kind="stable")
+    read = np.cumsum(length[turn])
+    first = int(np.searchsorted(read, min(apart, len(tokens) // 10))) + 1
+    last = max(int(np.searchsorted(read, read[first - 1] + most)) + 1, first + 2)
+
+    def halves(chosen: IntArray) -> list[np.ndarray]:
+        parts = [tokens[start[one] : start[one] + length[one]] for one in chosen]
+        return [np.concatenate(parts[half::2]) for half in (0, 1)]
+
+    return halves(turn[first:last]), halves(turn[:first])
 
 
 # -- tokens ----------------------------------------------------------------------------------------------------
@@ -306,7 +393,7 @@ def read_tokens(path: Path, end: int | None) -> Documents:
         tokens, start, length = _megatron(path)
     else:
         tokens = _mapped(path)
-        bounds = np.unique(np.concatenate([[0], _ends(tokens, end), [len(tokens)]]))
+        bounds = np.unique(np.concatenate([[0], ends_of(tokens, end), [len(tokens)]]))
         start, length = bounds[:-1], np.diff(bounds)
     start, length = start[length > 0], length[length > 0]
     return Documents(tokens, start, length, token_places(tokens, start, length))
@@ -334,7 +421,7 @@ def _mapped(path: Path) -> np.ndarray:
     return tokens
 
 
-def _ends(tokens: np.ndarray, end: int | None) -> IntArray:
+def ends_of(tokens: np.ndarray, end: int | None) -> IntArray:
     """Where documents end; without a token that says so, every 8,192 tokens."""
     if end is None:
         return np.arange(0, len(tokens), UNMARKED_DOCUMENT)
