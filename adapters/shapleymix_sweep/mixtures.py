@@ -122,8 +122,8 @@ def empirical(
     Parameters
     ----------
     asked : sequence of str or Mixtures
-        `natural`, `uniform`, `temperature:T`, `unimax:E`, ratios (`en=0.5,de=0.5`, `en=1`), or mixtures that were read
-        from a table.
+        `natural`, `uniform`, `temperature:T`, `unimax:E`, `text:DIR`, ratios (`en=0.5,de=0.5`, `en=1`), or mixtures
+        that were read from a table.
     sources : sequence of str (M,)
         Labels.
     languages : Languages, optional

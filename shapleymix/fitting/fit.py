@@ -182,7 +182,7 @@ class Fit(Tabular, Record):
         p : Points
             Ratios (R, M) or (M,) in the order of `sources`; or one mixture: a mapping, text such as `"en=.5,de=.5"`, a
             `Mixture`, the path of a saved one, or a baseline's name (`"uniform"`, `"natural"`, `"temperature:T"`,
-            `"unimax:E"`); or a list of such mixtures.
+            `"unimax:E"`, `"text:DIR"`); or a list of such mixtures.
         N, D : Budget, optional
             Numbers, arrays (R,), or sizes such as `"3171M"`; those of a `Mixture` where none are given, with its unique
             tokens.

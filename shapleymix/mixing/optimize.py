@@ -85,7 +85,7 @@ def compare_mixtures(fit: FitSpec, mixtures: Rivals, N: Size, D: Size, **keyword
         The fit, as for `problem`; no convexity is asked of its law.
     mixtures : Rivals
         At least one mixture: a mapping from names, or a list of mixtures and of the baselines `uniform`, `natural`,
-        `temperature:T` and `unimax:E`.
+        `temperature:T`, `unimax:E` and `text:DIR`.
     N, D : Size
         Numbers, or sizes such as `"243M"`.
     **keywords : see `problem`

@@ -55,7 +55,7 @@ def problem(fit: FitSpec, N: Size, D: Size, **keywords: Any) -> Problem:
     """A question about mixtures for N parameters and D tokens.
 
     A mixture may be text (`"en=0.5,de=50%"`), a mapping, ratios in the order of the sources, a `Mixture`, the file of
-    a saved one, or a baseline's name: `"uniform"`, `"natural"`, `"temperature:T"`, `"unimax:E"`.
+    a saved one, or a baseline's name: `"uniform"`, `"natural"`, `"temperature:T"`, `"unimax:E"`, `"text:DIR"`.
 
     Parameters
     ----------

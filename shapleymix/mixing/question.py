@@ -142,6 +142,12 @@ class Question:
         targets = self.surface.targets if self.surface.score is None else tuple(self.surface.score.targets)
         return own_data(paths_of(self.surface.sources, self.fit.parents, targets), targets)
 
+    @property
+    def by_source(self) -> FloatArray | None:
+        """Weights (M,) of the targets, divided among the sources that are their own data; None if none is."""
+        found = self.own @ (self.weights.raw / np.maximum(self.own.sum(axis=0), 1))
+        return found if found.any() else None
+
     def gain(self, p: MixtureSpec, q: MixtureSpec) -> Gain:
         """What a mixture p saves of the objective of q."""
         return self.gain_between(self.ratios(p), self.ratios(q))
@@ -154,7 +160,8 @@ class Question:
         """A mixture (M,) of the whole run from one of what it has still to read, or from an answer."""
         if isinstance(given, Mixture) and given.read.any():
             return given.p
-        return self.whole(mixture_of(given, self.within.sources, self.surface.available, self.surface.D))
+        surface = self.surface
+        return self.whole(mixture_of(given, self.within.sources, surface.available, surface.D, self.by_source))
 
     def whole(self, rest: FloatArray) -> FloatArray:
         """The mixture (M,) of the whole run whose rest has such a mixture (M,)."""

@@ -297,10 +297,10 @@ def _say_what_to_know(one: Question, proof: Proof) -> tuple[list[str], list[str]
 def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     """The optimum against baselines and the mixtures that were asked for; and these against each other."""
     surface, asked, found = one.surface, one.asked, []
-    named = baselines_beside(surface.sources, surface.available, asked.compare_to, surface.D)
-    if surface.score is None and np.ptp(one.weights.raw) > 0:  # what most would do first: ratios as the weights
-        ratios = one.own @ (one.weights.raw / np.maximum(one.own.sum(axis=0), 1))
-        named = {"weights": ratios / ratios.sum(), **named} if ratios.any() else named
+    ratios = one.by_source
+    named = baselines_beside(surface.sources, surface.available, asked.compare_to, surface.D, ratios)
+    if surface.score is None and np.ptp(one.weights.raw) > 0 and ratios is not None:
+        named = {"weights": ratios / ratios.sum(), **named}  # what most would do first: ratios as the weights
     for name, rest in named.items():
         q = one.whole(rest)
         known = _comparison(one, name, q, one.gain_between(p, q))

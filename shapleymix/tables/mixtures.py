@@ -1,8 +1,8 @@
 """Mixtures, the points of the simplex: check, renormalise, read and write; and those that people use by name.
 
 `uniform`, `natural` (in proportion to the tokens n_i at hand), `temperature:T` (p_i ~ n_i^(1/T), T >= 1, as in
-multilingual pretraining since Arivazhagan et al. 2019: T = 1 is natural, a larger T is more even) and `unimax:E` (as
-even as at most E epochs of each source allow).
+multilingual pretraining since Arivazhagan et al. 2019: T = 1 is natural, a larger T is more even), `unimax:E` (as even
+as at most E epochs of each source allow) and `text:DIR` (of the least weighted loss of n-gram models of that text).
 """
 
 from __future__ import annotations
@@ -162,41 +162,49 @@ def format_mixture(p: ArrayLike, names: Sequence[str]) -> str:
     return ",".join(f"{name}={ratio!r}" for name, ratio in zip(names, ratios, strict=True) if ratio != 0)
 
 
-NAMES = ("natural", "temperature", "unimax", "uniform")
+NAMES = ("natural", "temperature", "text", "unimax", "uniform")
 USUAL = ("uniform", "natural", "temperature:2", "unimax:1", "unimax:4")
 """What a table of baselines shows."""
 
 ONCE = 1.0 + 1e-6
 
 Rivals = Mapping[str, MixtureSpec] | Sequence[MixtureSpec] | str
-_FORMS = "known: uniform, natural, temperature:T, unimax:E"
+_FORMS = "known: uniform, natural, temperature:T, unimax:E, text:DIR"
 
 
-def baseline(text: str, sources: Sequence[str], available: FloatArray, D: float) -> FloatArray:
+def baseline(
+    text: str, sources: Sequence[str], available: FloatArray, D: float, weights: FloatArray | None = None
+) -> FloatArray:
     """The mixture (M,) that a name stands for.
 
     Parameters
     ----------
     text : str
-        `uniform`, `natural`, `temperature:T` (p_i ~ n_i^(1/T), T >= 1) or `unimax:E`.
+        `uniform`, `natural`, `temperature:T` (p_i ~ n_i^(1/T), T >= 1), `unimax:E` or `text:DIR`.
     sources : sequence of str (M,)
         Labels, for messages.
     available : array (M,)
         Unique tokens at hand, NaN where not known.
     D : float
         Tokens to train on.
+    weights : array (M,), optional
+        What the loss of each source counts for `text:DIR`; equal by default.
 
     Raises
     ------
     UsageError
         If there is no such name, its number is missing or not above 0, T is below 1, or the tokens of a source are not
-        known.
+        known; and of `text:DIR` those of reading it.
     """
     kind, colon, number = (part.strip() for part in text.partition(":"))
-    if kind not in NAMES or bool(colon) != (kind in ("temperature", "unimax")):
+    if kind not in NAMES or bool(colon) != (kind in ("temperature", "text", "unimax")):
         raise UsageError(f"{text!r} is no baseline", hint=did_you_mean(kind, NAMES) if kind not in NAMES else _FORMS)
     if kind == "uniform":
         return uniform(len(sources))
+    if kind == "text":
+        from shapleymix.game.text import first_mixture  # here: the game stands above the tables
+
+        return first_mixture(number, tuple(sources), (*(np.ones(len(sources)) if weights is None else weights),))
     unknown = [name for name, tokens in zip(sources, available.tolist(), strict=True) if np.isnan(tokens)]
     if unknown or not available.any():
         hint = "give a languages table, or available tokens by name"
@@ -252,7 +260,9 @@ def unimax(available: FloatArray, D: float, epochs: float) -> FloatArray:
     return taken / taken.sum()
 
 
-def mixtures_of(mixtures: Rivals, sources: Sequence[str], available: FloatArray, D: float) -> dict[str, FloatArray]:
+def mixtures_of(
+    mixtures: Rivals, sources: Sequence[str], available: FloatArray, D: float, weights: FloatArray | None = None
+) -> dict[str, FloatArray]:
     """Several mixtures (M,) by their names.
 
     Raises
@@ -260,7 +270,7 @@ def mixtures_of(mixtures: Rivals, sources: Sequence[str], available: FloatArray,
     UsageError
         If a mixture is none, or two have one name.
     """
-    return {name: mixture_of(given, sources, available, D) for name, given in rivals_of(mixtures).items()}
+    return {name: mixture_of(given, sources, available, D, weights) for name, given in rivals_of(mixtures).items()}
 
 
 def epochs_of(p: FloatArray, available: FloatArray, D: float) -> FloatArray:
@@ -276,14 +286,18 @@ def shares_of_bytes(p: FloatArray, size: FloatArray) -> FloatArray:
     return held / held.sum()
 
 
-def mixture_of(given: MixtureSpec, sources: Sequence[str], available: FloatArray, D: float) -> FloatArray:
+def mixture_of(
+    given: MixtureSpec, sources: Sequence[str], available: FloatArray, D: float, weights: FloatArray | None = None
+) -> FloatArray:
     """A mixture (M,) from whatever may be given for one: a baseline's name, or what `parse_mixture` takes."""
     if isinstance(given, str) and is_name(given, sources):
-        return baseline(given, sources, available, D)
+        return baseline(given, sources, available, D, weights)
     return parse_mixture(given, sources)
 
 
-def baselines_beside(sources: Sequence[str], available: FloatArray, given: Rivals, D: float) -> dict[str, FloatArray]:
+def baselines_beside(
+    sources: Sequence[str], available: FloatArray, given: Rivals, D: float, weights: FloatArray | None = None
+) -> dict[str, FloatArray]:
     """Uniform, then smoothed and natural where every corpus size is known, then the given mixtures.
 
     Raises
@@ -295,7 +309,7 @@ def baselines_beside(sources: Sequence[str], available: FloatArray, given: Rival
     if np.isfinite(available).all() and available.any():
         found["temperature:2"] = smooth(available, 0.5)
         found["natural"] = smooth(available, 1.0)
-    for name, p in mixtures_of(given or (), sources, available, D).items():
+    for name, p in mixtures_of(given or (), sources, available, D, weights).items():
         if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):
             raise _one_name(name)
         found[name] = p
