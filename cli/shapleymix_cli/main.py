@@ -22,7 +22,7 @@ from shapleymix_cli.console import Output, closed_pipe, exit_code_of
 COMMANDS = {
     "example": ("tables", "Write small tables on which every example runs."),
     "import": ("exchange", "Read runs of W&B, MLflow, TensorBoard, trainers or tables as a run log."),
-    "shapley": ("tables", "Compute Shapley values of the languages from coalition runs."),
+    "shapley": ("tables", "Compute Shapley values of the languages from coalition runs, or from text."),
     "transfer": ("tables", "Show a transfer matrix, compare two, or calibrate one."),
     "laws": ("tables", "List the laws and what each needs."),
     "fit": ("fits", "Fit a law to run logs."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,23 +55,42 @@ def example(out: Output, folder: str) -> None:
 @command(
     "shapleymix shapley example/coalitions.csv -o sv.csv",
     "shapleymix shapley example/coalitions.csv --sampled --json",
-    options_from=lambda: (sm.shapley_values,),
-    without=("log",),
+    options_from=lambda: (sm.shapley_values, sm.text_shapley),
+    without=("log", "texts", "weights"),
 )
-@argument("games", "LOG...")
+@argument("games", "[LOG...]")
+@option("--text DIR", "Play the game with n-gram models of the text in this folder, before any training.")
+@option("-D SIZE", "Tokens of the coalitions of LOG to use, or that each model of text reads (1M).", "D")
+@option("--sources en,...", "The languages of --text that play.  [default: all]", "sources")
+@option("--first-weights en=2,...", "What each language counts in the first mixture of --text.", "weights")
 @output("the matrix (.csv, .parquet, .jsonl or .json)")
-def shapley(out: Output, games: list[str], **keywords: Any) -> None:
+def shapley(out: Output, games: list[str], text: str | None, **keywords: Any) -> None:
     """Compute Shapley values: how much each language lowers the loss of each.
 
     LOG holds a run on the uniform mixture of each group of languages, and the untrained model (D = 0) as the empty
     group. With all groups at one N and D the values are exact: those of a target add up to its whole loss drop.
-    """
-    from shapleymix_cli.inputs import read_log
 
-    matrix = sm.shapley_values(read_log(out, games), **keywords)
+    Without runs, --text estimates the values from text alone, and prints a first mixture: that of the least loss.
+    """
+    from shapleymix_cli.inputs import names_of, read_log
+
+    if bool(games) == bool(text):
+        raise UsageError("expected a LOG of coalition runs, or --text DIR", hint="give one of the two")
+    made = sm.text_shapley if text else sm.shapley_values
+    given = {name: value for name, value in keywords.items() if value not in (None, False)}
+    for name in given.keys() - signature(made).parameters.keys():
+        message = f"--{name.replace('_', '-')} is for {'a LOG' if text else '--text'}"
+        raise UsageError(message, hint="see `shapleymix shapley --help`")
+    if text:
+        given = {**given, "sources": names_of(given.get("sources"))}
+        matrix = sm.text_shapley(text, **given, progress=out.progress)
+    else:
+        matrix = sm.shapley_values(read_log(out, games), **given)
     out.warn(matrix.provenance.get("notices", ()))
     out.save(matrix)
-    out.emit(matrix, lambda: _matrix_view(matrix))
+    first = matrix.provenance.get("mixture", {})
+    mixture = section("First mixture", {"language": [*first], "ratio": [*first.values()]}) if first else []
+    out.emit(matrix, lambda: [*_matrix_view(matrix), *mixture])
 
 
 @command(
@@ -180,13 +200,17 @@ def _law_view(law: dict[str, Any]) -> list[Part]:
 )
 @option("--languages TABLE", "Languages table: available tokens.", required=True)
 @option("-D SIZE", "Tokens of the run.", "tokens", required=True)
-@option("--mixture [NAME=]MIX", "Show these: natural, uniform, temperature:T, unimax:E, en=0.5,de=50%.", multiple=True)
+@option(
+    "--mixture [NAME=]MIX",
+    "Show these: natural, uniform, temperature:T, unimax:E, text:DIR, en=1.",
+    multiple=True,
+)
 @output("the mixtures (.csv, .parquet, .jsonl or .json)")
 def baselines(out: Output, languages: sm.Languages, tokens: str, mixture: list[str]) -> None:
     """Show mixtures by the names that practitioners use, with the epochs that each makes of every language.
 
     `natural` is in proportion to the available tokens, `temperature:T` to their power 1/T, and `unimax:E` as even as
-    at most E epochs of each language allow.
+    at most E epochs of each language allow. `text:DIR` has the least loss of bigram models of the text in that folder.
     """
     from shapleymix.tables.languages import tokens_at_hand
     from shapleymix.tables.mixtures import epochs_of, mixtures_of, usual
