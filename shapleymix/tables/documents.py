@@ -334,8 +334,13 @@ def _sampled(path: Path, tokenizer: Tokenizer, most: int, field: str) -> Iterato
     if path.name.endswith(TOKEN_ENDINGS):
         yield spread(_megatron(path)[0] if path.suffix == ".bin" else _mapped(path), most)
         return
-    packed = path.name.endswith(".gz")
-    likely = path.stat().st_size * (3 if packed else 1) / (1 if tokenizer.vocabulary == 256 else 4)
+    packed, size = path.name.endswith(".gz"), path.stat().st_size
+    if packed:
+        with path.open("rb") as raw:
+            raw.seek(max(size - 4, 0))  # where gzip keeps the size of its text, up to 4 GiB
+            size = max(size, int.from_bytes(raw.read(), "little"))
+    size *= 4 if path.suffix == ".parquet" else 1  # compressed by about so much
+    likely = size / (1 if tokenizer.vocabulary == 256 else 4)
     parts = STRETCHES if likely > 2 * most and not packed else 1
     step = max(1, min(int(likely / max(most, 1)), THINNEST)) if packed else 1
     for part in range(parts):
