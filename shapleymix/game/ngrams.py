@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
@@ -31,7 +32,8 @@ from shapleymix.records import FloatArray, IntArray
 _AT_ONCE = 1 << 22  # numbers of a level that are in memory together
 _LEAST = 1e-9  # different tokens after a context; and ratio of a mixture
 _STEP = 1e-4  # of a mixture towards a language, by which its slope is found
-_Counts = tuple[IntArray, FloatArray]  # different grams, ascending, and how often each is expected
+Floats = NDArray[np.floating]
+_Counts = tuple[IntArray, Floats]  # different grams, ascending, and how often each is expected
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ class Level:
         ones of the level below.
     """
 
-    asked: FloatArray
-    seen: FloatArray
-    groups: FloatArray
+    asked: Floats
+    seen: Floats
+    groups: Floats
     members: csr_array
     context: IntArray
     shorter: IntArray
@@ -72,10 +74,10 @@ class Ngrams:
     """
 
     levels: tuple[Level, ...]
-    held: FloatArray
+    held: Floats
     vocabulary: int
 
-    def losses(self, p: FloatArray, half: int | None = None) -> FloatArray:
+    def losses(self, p: Floats, half: int | None = None) -> FloatArray:
         """Losses (S, M), nats a token, of models of mixtures (S, M) on each language's held-out text.
 
         With `half`, of models of that half of the texts alone on that half of what is held out. The model of no text,
@@ -83,14 +85,14 @@ class Ngrams:
         """
         halves, rows = [0, 1] if half is None else [half, half], _AT_ONCE // max(len(one.groups) for one in self.levels)
 
-        def both(each: FloatArray) -> FloatArray:
+        def both(each: Floats) -> Floats:
             return each.reshape(len(each), 2, -1)[:, halves].sum(axis=1, dtype=p.dtype)
 
         rates = [[both(each) for each in (one.asked, one.seen, one.groups)] for one in self.levels]
         parts = [p[at : at + max(rows, 1)] for at in range(0, len(p), max(rows, 1))]
         return np.concatenate([self._losses(rates, both(self.held) / 2, part) for part in parts]).astype(np.float64)
 
-    def _losses(self, rates: Sequence[Sequence[FloatArray]], held: FloatArray, p: FloatArray) -> FloatArray:
+    def _losses(self, rates: Sequence[Sequence[Floats]], held: Floats, p: Floats) -> Floats:
         likely = np.full((1, len(p)), 1 / self.vocabulary, p.dtype)
         for level, (asked, seen, groups) in zip(self.levels, rates, strict=True):
             absent = groups @ -p.T  # (G, S), in place: this is where the time goes
@@ -182,13 +184,14 @@ def _level(asked: IntArray, below: IntArray, known: Sequence[_Counts], vocabular
         mixed = expected.view(np.uint64) * word
         key[np.searchsorted(grams, own)] += mixed ^ (mixed >> np.uint64(29))
     _, first, sizes = np.unique(key, return_index=True, return_counts=True)
-    rates = [np.zeros((count, len(known)), np.float32) for count in (len(asked), len(contexts), len(first))]
+    sizes_of = (len(asked), len(contexts), len(first))
+    held, seen, groups = (np.zeros((count, len(known)), np.float32) for count in sizes_of)
     for text, (own, expected) in enumerate(found):
         every = np.zeros(len(grams))
         every[np.searchsorted(grams, own)] = expected
-        rates[0][:, text] = every[np.searchsorted(grams, asked)]
-        rates[1][:, text] = np.bincount(context, every)
-        rates[2][:, text] = every[first]
+        held[:, text] = every[np.searchsorted(grams, asked)]
+        seen[:, text] = np.bincount(context, every)
+        groups[:, text] = every[first]
     members = csr_array((sizes.astype(np.float32), (context[first], np.arange(len(first)))))
     ends = np.searchsorted(below, asked % (size // vocabulary))
-    return Level(*rates, members, np.searchsorted(contexts, asked // vocabulary), ends)
+    return Level(held, seen, groups, members, np.searchsorted(contexts, asked // vocabulary), ends)

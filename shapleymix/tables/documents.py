@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -279,16 +279,16 @@ def sample_languages(
     UsageError, DataError
         If the text of a language is not there, cannot be read, has less than 1,000 tokens, or is no text.
     """
-    asked, found = tuple(languages or ()), {}
-    if not isinstance(texts, Mapping):
-        texts = languages_of(os.fspath(texts), asked)
-    if not texts or (lacking := [name for name in asked if name not in texts]):
-        hint = did_you_mean(lacking[0], texts) if texts else "give a folder, or the text of each language"
-        raise UsageError(f"there is no text of {', '.join(lacking) if texts else 'any language'}", hint=hint)
-    for turn, name in enumerate(asked or texts):
+    known = texts if isinstance(texts, Mapping) else languages_of(os.fspath(texts), tuple(languages or ()))
+    asked, found = tuple(languages or known), {}
+    if not asked:
+        raise UsageError("there is no text of any language", hint="give a folder, or the text of each language")
+    if lacking := [name for name in asked if name not in known]:
+        raise UsageError(f"there is no text of {', '.join(lacking)}", hint=did_you_mean(lacking[0], known))
+    for turn, name in enumerate(asked):
         if progress is not None:
-            progress(f"reading {name}", turn, len(asked or texts))
-        found[name] = _numbers(name, texts[name], tokenizer, most, field)
+            progress(f"reading {name}", turn, len(asked))
+        found[name] = _numbers(name, known[name], tokenizer, most, field)
         if len(found[name]) < LEAST:
             message = f"language {name!r} has {len(found[name]):,} tokens of text, expected {LEAST:,} or more"
             raise DataError(message, hint="give more text of it, or leave it out")
@@ -308,7 +308,7 @@ def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, 
             raise UsageError("is neither text nor tokens", location=place, hint=hint)
         found = sample_tokens(files, tokenizer, most, field)
     elif isinstance(given, list) and given and isinstance(given[0], Path):
-        found = sample_tokens(given, tokenizer, most, field)
+        found = sample_tokens(cast("list[Path]", given), tokenizer, most, field)
     else:
         found = spread(np.asarray(given), most)
     if found.ndim != 1 or found.dtype.kind not in "iu" or found.min(initial=0) < 0:
