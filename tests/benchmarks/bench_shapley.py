@@ -1,7 +1,12 @@
-"""Shapley values: time, memory, the ratio to shapiq, and the error of sampled values at equal budgets."""
+"""Shapley values: time, memory, the ratio to shapiq, the error of sampled values at equal budgets; those of text.
+
+The text is that of the runs: a folder with a `.txt.gz` of each language, `corpus` beside the shared data. Without it
+the tables of text are left out.
+"""
 
 from __future__ import annotations
 
+import gzip
 import multiprocessing
 import os
 import resource
@@ -12,15 +17,27 @@ from importlib.util import find_spec
 os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: threads only get into the way of matrices this small
 
 import numpy as np
-from _data import FIXTURES
+from _data import FIXTURES, SHARED, five_languages
 from _report import SMALL, finish, must, row, seconds, table
 
+import shapleymix as sm
 from shapleymix.game.coalitions import coalition_game
 from shapleymix.game.exact import exact_shapley, masks_of, members_of
 from shapleymix.game.kriging import estimate_shapley, sample_coalitions
 from shapleymix.tables.run_reading import read_runs
 
 SEEDS = 2 if SMALL else 24
+TEXT = SHARED.parent / "corpus"
+GAMES = {
+    "study, N = 23,712": ("study/game-tiny.csv", "study/irds/tiny-0-every.csv"),
+    "study, N = 97,600": ("study/game-mini.csv", "study/irds/mini-0-every.csv"),
+    "five languages, N = 23,712": ("multilingual5_coalitions.csv", "multilingual5_irds_raw.csv"),
+}
+"""Trained games of bytes: all coalitions, and the in-run values of one run."""
+WAYS = ((0, "1M"), (1, "100k"), (1, "300k"), (1, "1M"), (2, "1M"), (3, "1M"))
+"""Orders and tokens of the models of text."""
+FIRST = {"all alike": None, "ja 5, en 3": "ja=5,en=3,de=.5,es=.5,zh=.5,ko=.5"}
+"""Weights of the first mixtures."""
 Estimator = Callable[[np.ndarray, int, int], np.ndarray]
 """(payoffs, coalitions to evaluate besides the empty and the grand one, seed) -> values (K, T)."""
 
@@ -30,6 +47,11 @@ def main() -> None:
     if find_spec("shapiq"):
         measure_ratio(8 if SMALL else 14)
     measure_sampled()
+    if TEXT.is_dir():
+        measure_text()
+        measure_text_as_a_matrix()
+        measure_first_mixtures()
+        measure_many_languages(16 if SMALL else 100)
     finish()
 
 
@@ -133,6 +155,88 @@ def shapiq_of(players: int, kind: Callable, options: dict) -> Estimator:
         return np.array(columns).T
 
     return estimate
+
+
+def measure_text() -> None:
+    """Agreement with exact values of trained models: all of it off the diagonal, where a language helps another."""
+    columns = ("normalised, Pearson", "values, Pearson", "right sign, %", "seconds")
+    for title, (game, in_run) in GAMES.items():
+        exact = sm.shapley_values(FIXTURES / game)
+        table(f"Values of text against exact ones, {title}", "", *columns)
+        agreement("in-run", exact, sm.read_transfer(FIXTURES / in_run).calibrated())
+        for order, D in (
+            ((1, "1M"),) if SMALL else ((0, "1M"), (1, "100k"), (1, "300k"), (1, "1M"), (2, "1M"), (3, "1M"))
+        ):
+            start = time.perf_counter()
+            matrix = sm.text_shapley(TEXT, sources=exact.sources, order=order, D=D)
+            name, spent = f"text, order {order}, D = {D}", time.perf_counter() - start
+            found = agreement(name, exact, matrix, spent)
+            if (order, D) == (1, "1M"):
+                must(f"{title}: Pearson off the diagonal, {name}", found, 0.97, ">=")
+
+
+def agreement(name: str, exact: sm.TransferMatrix, matrix: sm.TransferMatrix, spent: float | str = "") -> float:
+    """Print a row, and give the Pearson correlation of normalised values off the diagonal."""
+    found, off = exact.compare(matrix), exact.off_diagonal
+    same = np.sign(exact.sv) == np.sign(matrix.aligned(exact.sources, exact.targets).sv)
+    raw = found.raw.pearson_off_diagonal if found.raw else np.nan
+    row(name, found.pearson_off_diagonal, raw, 100 * float(same[off].mean()), spent)
+    return found.pearson_off_diagonal
+
+
+def measure_text_as_a_matrix() -> None:
+    """ShapleyLaw with each matrix, on mixtures that were not fitted."""
+    laws = ("shapley",) if SMALL else ("shapley", "shapley-tempered", "shapley-concave")
+    table("Held-out PE of the law's forms on the five languages, %", "matrix", *laws)
+    log = five_languages()
+    matrices = {
+        "exact": sm.shapley_values(FIXTURES / "multilingual5_coalitions.csv"),
+        "in-run": sm.read_transfer(FIXTURES / "multilingual5_irds_raw.csv").calibrated(),
+        **{f"text, order {one}": sm.text_shapley(TEXT, sources=log.sources, order=one) for one in (1, 3)},
+    }
+    for name, matrix in matrices.items():
+        entries = sm.compare(log, laws, matrix).entries
+        row(name, *(100 * one.scores.mean["PE"] if one.scores else np.nan for one in entries))
+
+
+def measure_first_mixtures() -> None:
+    """The objective of mixtures that need no run, by the law fitted to all runs of the study, at its largest size."""
+    fit = sm.fit(FIXTURES / "study" / "log.csv", bootstrap=0, folds=0)
+    table("First mixtures: mean loss at the study's largest size, by the default law", "mixture", *FIRST)
+    found: dict[str, list[float]] = {}
+    for weights in FIRST.values():
+        asked = {"N": 389_760, "D": "1M"}
+        weighted = {"weights": weights or "unweighted"}
+        shares = (
+            dict.fromkeys(fit.sources, 1.0) if weights is None else dict(one.split("=") for one in weights.split(","))
+        )
+        total = sum(map(float, shares.values()))
+        rivals = {"uniform": "uniform", "as the weights": {name: float(one) / total for name, one in shares.items()}}
+        for order in (0, 1, 2):
+            matrix = sm.text_shapley(TEXT, sources=fit.sources, order=order, weights=weights)
+            rivals[f"text, order {order}"] = matrix.provenance["mixture"]
+        rivals["the law's optimum"] = sm.optimize(fit, **asked, **weighted).mixture
+        for entry in sm.compare_mixtures(fit, rivals, **asked, **weighted).entries:
+            found.setdefault(entry.name, []).append(entry.objective)
+    for name, objectives in found.items():
+        row(name, *(f"{one:.4f}" for one in objectives))
+
+
+def measure_many_languages(count: int) -> None:
+    """Languages beyond those at hand are these with half of their bytes relabelled."""
+    draw, texts = np.random.default_rng(0), {}
+    files = sorted(TEXT.glob("*.txt.gz"))
+    for place in range(count):
+        tokens = np.frombuffer(gzip.decompress(files[place % len(files)].read_bytes()), np.uint8)
+        labels = np.arange(256)
+        if place >= len(files):
+            moved = draw.choice(255, 128, replace=False) + 1
+            labels[moved] = draw.permutation(moved)
+        texts[f"l{place}"] = labels[tokens].astype(np.uint8)
+    spent = seconds(lambda: sm.text_shapley(texts))
+    table("Values of text, many languages", "languages", "seconds", "peak GB")
+    row(count, spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+    must(f"{count} languages: seconds", spent, 120.0)
 
 
 def random_game(players: int, triples: int) -> np.ndarray:
