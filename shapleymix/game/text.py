@@ -16,8 +16,8 @@ from shapleymix.errors import DataError
 from shapleymix.files import Json
 from shapleymix.game.kriging import estimate_shapley, sample_coalitions
 from shapleymix.game.ngrams import Ngrams, count_ngrams
-from shapleymix.statistics import RandomStream
 from shapleymix.records import FloatArray
+from shapleymix.statistics import RandomStream
 from shapleymix.tables.documents import Texts, Tokenizer, deal, sample_languages
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Ratios, amounts, format_size, parse_budget, parse_positive, parse_whole
