@@ -9,7 +9,7 @@ from simulated import NAMES, inputs, languages, log_of, mixtures, true_law, with
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law, Observations
 from shapleymix.laws.learned_base import LearnedBase
-from shapleymix.laws.mixture_laws import Shapley, ShapleyConcave, ShapleyTempered, mixture_slopes, same_family
+from shapleymix.laws.mixture_laws import Family, Shapley, ShapleyConcave, ShapleyTempered, mixture_slopes
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -96,7 +96,7 @@ def test_families_must_be_known():
     table = Languages(NAMES[:3], ("Germanic", None, "Romance"), np.full(3, np.nan), None, np.full(3, np.nan))
     given = Inputs(NAMES[:4], NAMES[:4], None, table)
     with pytest.raises(DataError, match="no family is given for 'de'") as caught:
-        same_family(given)
+        Family.givens(given)
     assert "no family is given for 'zh'" in str(caught.value)
     with pytest.raises(UsageError, match="needs the language families"):
         LAWS["family"].givens(Inputs(NAMES[:4], NAMES[:4]))

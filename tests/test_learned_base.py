@@ -11,7 +11,7 @@ import pytest
 import shapleymix as sm
 from shapleymix.fitting.fit import Fit
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import harmed_targets
+from shapleymix.tables.languages import harm_map
 from shapleymix.tables.runs import RunLog
 
 K, GAMMA = 8, 0.3
@@ -127,5 +127,5 @@ def test_parts_of_a_language_are_its_own_data_and_act_alike_until_runs_say_other
 
 
 def test_repeats_of_a_part_harm_its_own_language_alone():
-    own = harmed_targets(("en/web", "en/books", "de"), ("en", "de"))
+    own = harm_map(("en/web", "en/books", "de"), ("en", "de"))
     np.testing.assert_array_equal(own, [[1, 0], [1, 0], [0, 1]])

@@ -19,7 +19,7 @@ from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
 from shapleymix.laws.pieces import effective, harmful
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.solving import solve
-from shapleymix.tables.languages import Languages, harmed_targets
+from shapleymix.tables.languages import Languages, harm_map
 from shapleymix.tables.runs import RunLog
 
 pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
@@ -37,7 +37,7 @@ def test_pieces_with_a_supply_are_convex_have_true_slopes_and_proved_optima(name
     )
     size, tokens = 10 ** rng.uniform(7, 9.5), 10 ** rng.uniform(8.5, 10.5)
     law = true_law(name, given, seed)
-    regime = LawAtBudget(law, None, size, tokens, supply, symbols, None, harmed_targets(given.sources, given.targets))
+    regime = LawAtBudget(law, None, size, tokens, supply, symbols, None, harm_map(given.sources, given.targets))
     pieces, w = regime.pieces, rng.uniform(0.2, 1, 3)
     p, q = 0.01 + 0.96 * rng.dirichlet(np.ones(4), (2, 40))
     steps = 1e-6 * np.eye(4)
@@ -58,7 +58,7 @@ def test_harm_is_the_stated_one_and_nothing_up_to_an_epoch():
     p, u = np.array([0.4, 0.2, 0.3]), np.array([0.05, 0.2, np.inf])
     e, U = 0.4 / 0.05, 0.05 * D
     np.testing.assert_allclose(harmful(p, u, N, D), [N / U * e * 0.4**2 * (1 - 1 / e) ** 3, 0.0, 0.0], rtol=1e-13)
-    assert harmed_targets(("en", "de", "fr"), ("de", "maths", "en")).tolist() == [[0, 1, 1], [1, 1, 0], [1, 1, 1]]
+    assert harm_map(("en", "de", "fr"), ("de", "maths", "en")).tolist() == [[0, 1, 1], [1, 1, 0], [1, 1, 1]]
 
 
 @pytest.fixture(scope="module")

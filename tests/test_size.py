@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
-    "shapleymix/[edfrs]*.py": 717,
-    "shapleymix/tables": 1_673,
+    "shapleymix/[edfrs]*.py": 736,
+    "shapleymix/tables": 1_669,
     "shapleymix/game": 575,
     "shapleymix/laws": 1_269,
-    "shapleymix/fitting": 3_520,
+    "shapleymix/fitting": 3_503,
     "shapleymix/mixing": 2_532,
     "shapleymix/planning": 409,
     "adapters/shapleymix_io": 2_148,

@@ -18,15 +18,7 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence
 from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.symbols import (
-    NOISE,
-    Levels,
-    Packing,
-    PriorTable,
-    beliefs_apart,
-    complete,
-    starting_points,
-)
+from shapleymix.fitting.symbols import NOISE, Levels, Packing, PriorTable, beliefs_apart, complete, starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Belief, Observations, Role
 from shapleymix.laws.core import CoreLaw, models_harm

@@ -21,7 +21,7 @@ from shapleymix.laws.core import CoreLaw, models_harm, repetition_prior
 from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.statistics import RandomStream
-from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, harmed_targets, languages_of, own_data
+from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, harm_map, languages_of, own_data
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Table
@@ -142,7 +142,7 @@ class Evidence:
         """(R, K) what repeated tokens would do to each loss at h = 1, as a share of the core."""
         log = self.log
         each = harmful(log.p, self.shares, log.N[:, None], log.D[:, None])
-        return each @ harmed_targets(log.paths, log.targets)
+        return each @ harm_map(log.paths, log.targets)
 
     def repeats(self, law: type[Law]) -> bool:
         """Whether some run repeats tokens, and the law has h and R*."""
@@ -175,7 +175,7 @@ class Evidence:
         if not self.repeats(type(law)):
             return law.losses(self.ratios(self.usual), log.N, log.D)
         found = law.losses(self.ratios(repeated), log.N, log.D)
-        if not models_harm(law) or not isinstance(law, CoreLaw):
+        if not models_harm(type(law)) or not isinstance(law, CoreLaw):
             return found
         harm = self.harms if targets is None else self.harms[:, targets]
         return found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * harm)

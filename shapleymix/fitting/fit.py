@@ -30,15 +30,7 @@ from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla, models_harm
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.statistics import interval_ends, ranks_of
-from shapleymix.tables.languages import (
-    LanguagesSpec,
-    Unit,
-    harmed_targets,
-    languages_of,
-    paths_of,
-    tokens_at_hand,
-    unit_of,
-)
+from shapleymix.tables.languages import LanguagesSpec, Unit, harm_map, languages_of, paths_of, tokens_at_hand, unit_of
 from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix
@@ -310,7 +302,7 @@ class Fit(Tabular, Record):
             who = short([self.targets[j] for j in untold])
             found.append(f"no prediction for {who} without any of it: every fitted run had some")
         found += place.lacking(losses)
-        if self.repetition is not None and models_harm(self.law):
+        if self.repetition is not None and models_harm(type(self.law)):
             found += self.repetition.much_harm(p, limits, N, D, self.paths, self.targets)
         found += [*place.beyond(), *(() if self.absent is None else self.absent.warnings(self.targets, p)), *counted]
         return (*found, *(() if self.replicates is None and self.noise is None else self.missing_from_intervals()))
@@ -364,7 +356,7 @@ class FitLosses(LossSource):
         if known is not None and supply is not None:
             far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
             drawn = known.draw(float(np.hypot(*far)), fit.seed)
-        harmed = harmed_targets(fit.paths, fit.targets)
+        harmed = harm_map(fit.paths, fit.targets)
         twins = fit.coverage.twins(fit.sources, fit.paths, fit.targets)
 
         def regime(law: Law, replicates: Law | None) -> LawAtBudget:

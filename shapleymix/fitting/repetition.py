@@ -30,7 +30,7 @@ from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, repetiti
 from shapleymix.laws.pieces import harmful
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.statistics import MEAN_ABSOLUTE, RandomStream, interval_ends
-from shapleymix.tables.languages import harmed_targets
+from shapleymix.tables.languages import harm_map
 from shapleymix.tables.mixtures import ONCE, epochs_of
 
 ROUNDS = 12
@@ -90,28 +90,39 @@ def _expand(problem: Estimation, shares: FloatArray, x: FloatArray) -> tuple[Flo
 def _expand_problems(
     problem: Estimation, x: FloatArray, target: IntArray, shares: FloatArray, at: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The same (Q, H, H) and (Q, H) of each problem, from the Jacobians of both kinds of symbols."""
-    number, objective = np.arange(len(x)), problem.regression(target, shares, at)
-    residual, jacobian = objective.residuals(x, number)
-    shared = np.zeros((*residual.shape, at.shape[1]))
-    for place in np.flatnonzero(np.append(True, (problem.evidence.log.p > problem.evidence.shares).any(axis=0))):
-        step = MOVED * (np.arange(at.shape[1]) == place)
-        up, down = (problem.residuals(target, at + side * step)[1](x, number) for side in (1, -1))
-        shared[..., place] = (up - down) / (2 * MOVED)
+    """The same (Q, H, H) and (Q, H) of each problem by itself, at its unknowns x (Q, P) and shared symbols (Q, H).
+
+    With G the curvature in a problem's own unknowns, S that in the shared symbols, and C the two crossed, the own ones
+    follow a step of the shared by -G^-1 C: so S - C' G^-1 C is left of the curvature.
+    """
+    number, regression = np.arange(len(x)), problem.regression(target, shares, at)
+    residual, jacobian = regression.residuals(x, number)
+    shared = _slopes_in_shared(problem, x, target, at)
     size = np.maximum(np.abs(residual), LEAST_NOISE)
-    root = np.sqrt(objective.weight * np.minimum(1.0, problem.delta / size))[..., None]
-    score = (objective.weight * problem.loss.score(residual))[:, None, :]
-    pull = (score @ jacobian)[:, 0] + objective.prior.slope(x)
-    own = objective.prior.curvature(jacobian * root)
-    own = own.plus(RIDGE * own.diagonal() + 1e-300)
-    cross, held = (jacobian * root).swapaxes(1, 2) @ (shared * root), objective.find_active(x, pull)
-    follow = np.stack([own.solve(one, held) for one in np.moveaxis(cross, 2, 0)], axis=2)
-    curvature = (shared * root).swapaxes(1, 2) @ (shared * root) - cross.swapaxes(1, 2) @ follow
-    slope = (score @ shared)[:, 0] - (pull[:, None, :] @ follow)[:, 0]
-    runs = 1 / np.square(objective.weight @ problem.alike).sum(axis=1)
-    noise = MEAN_ABSOLUTE * np.einsum("qr,qr->q", objective.weight, size)
-    factor = np.maximum(runs - x.shape[1], runs / 4) / noise**2
-    return factor[:, None, None] * curvature, factor[:, None] * slope
+    score = (regression.weight * problem.loss.score(residual))[:, None, :]
+    root = np.sqrt(regression.weight * np.minimum(1.0, problem.delta / size))[..., None]  # of Huber's weights
+    own_rows, shared_rows = jacobian * root, shared * root
+    own_slope = (score @ jacobian)[:, 0] + regression.prior.slope(x)
+    G, C = regression.prior.curvature(own_rows), own_rows.swapaxes(1, 2) @ shared_rows
+    G, active = G.plus(RIDGE * G.diagonal() + 1e-300), regression.find_active(x, own_slope)
+    follow = np.stack([G.solve(one, active) for one in np.moveaxis(C, 2, 0)], axis=2)  # G^-1 C
+    curvature = shared_rows.swapaxes(1, 2) @ shared_rows - C.swapaxes(1, 2) @ follow
+    slope = (score @ shared)[:, 0] - (own_slope[:, None, :] @ follow)[:, 0]
+    runs = 1 / np.square(regression.weight @ problem.alike).sum(axis=1)
+    noise = MEAN_ABSOLUTE * np.einsum("qr,qr->q", regression.weight, size)
+    certainty = np.maximum(runs - x.shape[1], runs / 4) / noise**2  # degrees of freedom over the variance of one run
+    return certainty[:, None, None] * curvature, certainty[:, None] * slope
+
+
+def _slopes_in_shared(problem: Estimation, x: FloatArray, target: IntArray, at: FloatArray) -> FloatArray:
+    """Derivatives (Q, R, H) of the residuals by log h and by log R* of sources that some run repeats; 0 by others."""
+    number, H = np.arange(len(x)), at.shape[1]
+    slopes = np.zeros((len(x), len(problem.evidence.log), H))
+    for place in np.flatnonzero(np.append(True, (problem.evidence.log.p > problem.evidence.shares).any(axis=0))):
+        step = MOVED * (np.arange(H) == place)
+        up, down = (problem.residuals(target, at + side * step)[1](x, number) for side in (1, -1))
+        slopes[..., place] = (up - down) / (2 * MOVED)
+    return slopes
 
 
 def _independent(problem: Estimation, x: FloatArray, share: FloatArray) -> float:
@@ -251,7 +262,7 @@ class Repetition(Record):
     ) -> list[str]:  # fmt: skip
         """Where repeated tokens do so much harm at points (R, M), of N and D (R,), that only its order is known."""
         u = np.where(np.isnan(unique), np.inf, unique) / D[:, None]
-        harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harmed_targets(paths, targets)
+        harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harm_map(paths, targets)
         most = harm.max(axis=0, initial=0.0)
         named = [name for name, one in zip(targets, most.tolist(), strict=True) if one > MOST_HARM]
         text = f"repeated tokens add up to {most.max(initial=0.0):.0%} to the loss on {short(named)}"

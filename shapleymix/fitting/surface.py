@@ -124,7 +124,7 @@ class LawAtBudget:
         if self.supply is None or symbols is None:
             return found
         rate, harm = np.exp(-symbols[..., 1:]), None
-        if models_harm(law) and isinstance(law, CoreLaw):
+        if models_harm(type(law)) and isinstance(law, CoreLaw):
             core = law.core(np.array([self.N]), np.array([self.D]))  # (..., 1, K)
             unit = harmful(np.zeros_like(self.supply), self.supply, self.N, self.D, power=0)[:, None]
             harm = np.exp(symbols[..., 0])[..., None, None] * core * unit * self.harmed

@@ -347,7 +347,12 @@ def complete(law: Law, levels: Levels) -> Law:
 
 
 def draw_untold(law: Law, levels: Levels, seed: int) -> Law:
-    """Replicates (B, K) with draws of what the runs cannot tell; each keeps its losses at their N and D."""
+    """Replicates (B, K) with draws of what the runs cannot tell; each keeps its losses at their N and D.
+
+    Of a budget with two values the exponent is drawn, and its term follows from the losses; of a budget with one value
+    the slope of the loss is drawn, too. A law in which such a budget does more than its core says draws that first
+    (`redraw`): the core takes what is left of the slope.
+    """
     if not isinstance(law, CoreLaw):
         return law
     rng, other = (np.random.default_rng([seed, RandomStream.EXPONENTS, one]) for one in (0, 1))
@@ -357,9 +362,9 @@ def draw_untold(law: Law, levels: Levels, seed: int) -> Law:
         exponent = np.exp(belief.center + belief.spread * _draw_normals(rng, ranks, len(law.E)))
         slope = _slope(budget, _draw_normals(rng, ranks, len(law.E)))
         if len(values) == 1:
-            loose = law.redraw(budget, float(values[0]), _draw_normals(other, ranks, len(law.E)))
-            steeper = _slopes(loose, levels, budget) - _slopes(law, levels, budget)
-            law, slope = loose, np.maximum(slope - steeper, LEAST_SLOPE)
+            redrawn = law.redraw(budget, float(values[0]), _draw_normals(other, ranks, len(law.E)))
+            beside_core = _slopes(redrawn, levels, budget) - _slopes(law, levels, budget)
+            law, slope = redrawn, np.maximum(slope - beside_core, LEAST_SLOPE)
         law = _change_exponent(law, levels, budget, exponent, slope)
     return law
 

@@ -155,17 +155,15 @@ class Chinchilla(CoreLaw):
         return np.log(core), slopes
 
 
-def models_harm(law: Law | type[Law]) -> bool:
+def models_harm(law: type[Law]) -> bool:
     """Whether a law knows of the harm that repeated tokens do, besides what they are worth: where it has mixtures."""
-    kind = law if isinstance(law, type) else type(law)
-    return issubclass(kind, CoreLaw) and kind.takes_repetition and not issubclass(kind, Chinchilla)
+    return issubclass(law, CoreLaw) and law.takes_repetition and not issubclass(law, Chinchilla)
 
 
 def repetition_prior(sources: int) -> tuple[FloatArray, FloatArray]:
     """Centre (H,) and covariance (H, H) of log h and each source's log R*, before any run."""
-    covariance = np.zeros((1 + sources, 1 + sources))
+    covariance = np.pad(WORTH_PRIOR.spread**2 * (SHARED_WORTH + (1 - SHARED_WORTH) * np.eye(sources)), (1, 0))
     covariance[0, 0] = HARM_PRIOR.spread**2
-    covariance[1:, 1:] = WORTH_PRIOR.spread**2 * (SHARED_WORTH + (1 - SHARED_WORTH) * np.eye(sources))
     return np.append(HARM_PRIOR.center, np.full(sources, WORTH_PRIOR.center)), covariance
 
 

@@ -131,23 +131,19 @@ class Family(TransferLaw):
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
-        return {"members": same_family(inputs)}
-
-
-def same_family(inputs: Inputs) -> FloatArray:
-    """1 where a source and a target are of one family, else 0; shape (M, K)."""
-    if inputs.languages is None:
-        hint = "give a languages table with the columns language,family (languages)"
-        raise UsageError("law 'family' needs the language families", hint=hint)
-    family = dict(zip(inputs.languages.names, inputs.languages.family, strict=True))
-    lacking = [name for name in dict.fromkeys((*inputs.sources, *inputs.targets)) if not family.get(name)]
-    if lacking:
-        place = Location(file=inputs.languages.origin, column="family")
-        hint = "add the language with its family"
-        faults = [Fault(f"no family is given for {name!r}", place, hint=hint) for name in lacking]
-        raise DataError.of(faults, "the languages table")
-    of_source, of_target = (np.array([family[name] for name in names]) for names in (inputs.sources, inputs.targets))
-    return (of_source[:, None] == of_target).astype(np.float64)
+        """1 where a source and a target are of one family, else 0; shape (M, K)."""
+        if inputs.languages is None:
+            hint = "give a languages table with the columns language,family (languages)"
+            raise UsageError("law 'family' needs the language families", hint=hint)
+        family = dict(zip(inputs.languages.names, inputs.languages.family, strict=True))
+        lacking = [name for name in dict.fromkeys((*inputs.sources, *inputs.targets)) if not family.get(name)]
+        if lacking:
+            place = Location(file=inputs.languages.origin, column="family")
+            hint = "add the language with its family"
+            faults = [Fault(f"no family is given for {name!r}", place, hint=hint) for name in lacking]
+            raise DataError.of(faults, "the languages table")
+        of_source, of_target = ([family[name] for name in names] for names in (inputs.sources, inputs.targets))
+        return {"members": (np.array(of_source)[:, None] == np.array(of_target)).astype(np.float64)}
 
 
 RIDGE = 1e-4

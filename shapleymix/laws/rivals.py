@@ -58,8 +58,7 @@ class BlackBox(Law):
 def folds_of(groups: IntArray, most: int, seed: int) -> IntArray:
     """The fold (R,) of each row, for choosing hyperparameters: rows of one group stay together."""
     names, place = np.unique(groups, return_inverse=True)
-    drawn = np.random.default_rng(seed).permutation(len(names))
-    return drawn[place] % min(most, len(names))
+    return np.random.default_rng(seed).permutation(len(names))[place] % min(most, len(names))
 
 
 def merge_rows(seen: Observations, groups: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
@@ -246,8 +245,8 @@ class BoostedTrees(BlackBox):
     @classmethod
     def learn(cls, seen: Observations, groups: IntArray, seed: int) -> Self:
         names = np.unique(groups)
-        drawn = np.random.default_rng(seed).permutation(names)
-        aside = np.isin(groups, drawn[: max(1, int(VALIDATION_SHARE * len(names)))])
+        shuffled = np.random.default_rng(seed).permutation(names)
+        aside = np.isin(groups, shuffled[: max(1, int(VALIDATION_SHARE * len(names)))])
         rows, y, weight = merge_rows(seen, groups)
         features, aside = np.column_stack([seen.p, _logs(seen.N, seen.D)])[rows], aside[rows]
         return cls(tuple(_boost(features, y[:, j], weight[:, j], aside, seed) for j in range(y.shape[1])))

@@ -111,7 +111,7 @@ def own_data(sources: Sequence[str], targets: Sequence[str]) -> BoolArray:
     return np.array(own, dtype=bool).reshape(len(sources), len(targets))
 
 
-def harmed_targets(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
+def harm_map(sources: Sequence[str], targets: Sequence[str]) -> FloatArray:
     """(M, K) 1 where repeats of a source harm a target.
 
     Those are its own data; every source of a target that has none; and a source that is no target's harms all.
