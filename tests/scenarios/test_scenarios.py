@@ -71,10 +71,9 @@ def optimum(home: Path, *words: str) -> dict[str, Any]:
 
 
 def test_json_of_fit_is_what_predict_reads(home: Path) -> None:
-    told = [
-        answer("predict", name, "--mixture", "uniform", *BUDGET, folder=home) for name in ("printed.json", "fit.json")
-    ]
-    assert told[0]["losses"] == told[1]["losses"]
+    asked = ("--mixture", "uniform", *BUDGET)
+    one, other = (answer("predict", name, *asked, folder=home) for name in ("printed.json", "fit.json"))
+    assert one["losses"] == other["losses"]
 
 
 def test_laws_are_listed_and_compared(home: Path) -> None:
@@ -94,17 +93,8 @@ def test_a_learning_rate_that_follows_the_size_or_the_mixture_is_told(home: Path
     (by_size,), (by_mixture,) = (told[name] - told["one"] for name in ("size", "mixture"))
     assert "0.0015" in by_size, "the rate of the smallest size"
     assert by_mixture != by_size
-    words = (
-        "-N",
-        "1k,2k",
-        "-D",
-        "1M",
-        "--learning-rate",
-        "3e-3,1e-3",
-        "--command",
-        "t {mixture} {N} {learning_rate} {out}",
-    )
-    typed("plan", "grid", "runs.csv", *words, "-o", "rates.jsonl", folder=home)
+    words = ["-N", "1k,2k", "-D", "1M", "--learning-rate", "3e-3,1e-3", "--command"]
+    typed("plan", "grid", "runs.csv", *words, "t {mixture} {N} {learning_rate} {out}", "-o", "rates.jsonl", folder=home)
     plan = [json.loads(line)["command"] for line in (home / "rates.jsonl").read_text().splitlines()]
     assert {(one[2], one[3]) for one in plan} == {("1000", "0.003"), ("2000", "0.001")}
 
