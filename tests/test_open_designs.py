@@ -176,9 +176,8 @@ def test_bounds_that_leave_a_source_nothing_are_those_that_say_so(fixtures: Path
 @functools.cache
 def fitted(fixtures: Path) -> sm.Fit:
     """Five languages, of which a few runs had none."""
-    return sm.fit(
-        [fixtures / "multilingual5_runs.csv", fixtures / "multilingual5_coalitions.csv"], bootstrap=4, folds=0
-    )
+    logs = [fixtures / f"multilingual5_{name}.csv" for name in ("runs", "coalitions")]
+    return sm.fit(logs, bootstrap=4, folds=0)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -76,19 +76,18 @@ def test_other_convex_constraints_are_met_by_cuts_and_have_prices():
     assert found.relative_gap <= 1e-8
     price = next(one for one in found.binding if one.source == "constraint 1")
     assert price.saves == pytest.approx(price.per_ratio * price.change, rel=0.2)
-    none = KnownFit(B=0)
-    cone = mixture(none, constraints=[lambda p: cp.SOC(cp.Constant(0.52), whole(p))], objective="worst")
-    same = mixture(none, constraints=[lambda p: cp.sum_squares(whole(p)) <= 0.52**2], objective="worst")
+    cone = mixture(KnownFit(B=0), constraints=[lambda p: cp.SOC(cp.Constant(0.52), whole(p))], objective="worst")
+    same = mixture(KnownFit(B=0), constraints=[lambda p: cp.sum_squares(whole(p)) <= 0.52**2], objective="worst")
     np.testing.assert_allclose(cone.p, same.p, atol=1e-4)
     with pytest.raises(SolveError):
-        mixture(none, constraints=[lambda p: cp.norm2(whole(p)) >= 0.9])
+        mixture(KnownFit(B=0), constraints=[lambda p: cp.norm2(whole(p)) >= 0.9])
     for wrong in (lambda p: True, lambda p: p["no such source"] <= 0.5):
         with pytest.raises(UsageError):
-            mixture(none, constraints=[wrong])
+            mixture(KnownFit(B=0), constraints=[wrong])
     with pytest.raises(InfeasibleError):
-        mixture(none, constraints=[lambda p: p[A] >= 0.9, lambda p: p[B] >= 0.2])
+        mixture(KnownFit(B=0), constraints=[lambda p: p[A] >= 0.9, lambda p: p[B] >= 0.2])
     with pytest.raises(InfeasibleError):
-        mixture(none, constraints=[lambda p: cp.norm2(whole(p)) <= 0.4])
+        mixture(KnownFit(B=0), constraints=[lambda p: cp.norm2(whole(p)) <= 0.4])
 
 
 @pytest.mark.parametrize(

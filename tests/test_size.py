@@ -24,13 +24,13 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/mixing": 2_532,
     "shapleymix/planning": 409,
     "adapters/shapleymix_io": 2_148,
-    "adapters/shapleymix_irds": 4_093,
+    "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 713,
     "cli/shapleymix_cli": 1_745,
     "cli/shapleymix_view": 1_007,
     "tests": 16_916,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_427, 138, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_424, 138, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -195,15 +195,13 @@ def measure_draws() -> None:
 
     The group is of a quarter of the sources; the worst case is that of the loss of any target.
     """
-    heads = ("sources", "replicates", "bounds", "CPU seconds", "of caps alone", "relative gap", "bounds that bind")
-    table("`optimize` with replicates", *heads)
+    table("`optimize` with replicates", "sources", "replicates", "bounds", "CPU s", "of caps alone", "gap", "that bind")
     for K, B in DRAWN:
         point, _, upper = instance(1, K)
         rng, ones = np.random.default_rng(0), np.ones((B, 1))
         gamma, phi = (value * np.exp(0.1 * rng.normal(size=(B, *value.shape))) for value in (point.gamma, point.phi))
         fit = Known(point, Pieces("power", point.floor * ones, point.scale * ones, gamma, phi))
-        group = Group(fit.sources[: K // 4], lower=0.3)
-        spent = {}
+        spent, group = {}, Group(fit.sources[: K // 4], lower=0.3)
         for name, more in (("caps", {}), ("a group", {"groups": [group]}), ("worst case", {"objective": "worst"})):
             ask = partial(optimize, fit, 1e9, 1e11, caps=upper, **more)
             found, spent[name] = ask(), timed(ask, 3 if K < 100 or name == "caps" else 1)

@@ -169,9 +169,10 @@ def open_corpus(settings: Settings) -> Corpus:
     if len(set(asked)) < len(asked):
         raise UsageError(f"--languages {settings.languages} names a language twice")
     sources = _toy(settings, tokenizer, asked) if settings.corpus == "toy" else _files(settings, tokenizer, asked)
-    languages, streams = [], []
+    languages, streams, test, validated = [], [], settings.test_share, settings.test_share + settings.val_share
     for language, files in sources:
-        places = [_split(documents, settings) for documents in files]
+        # places in `SPLITS`: the least are test, the next ones validation
+        places = [np.where(one.place < test, 2, np.where(one.place < validated, 1, 0)) for one in files]
         cut = [[(documents, place == k) for documents, place in zip(files, places, strict=True)] for k in range(3)]
         languages.append(language)
         streams.append([Stream(language, chosen, settings.seq, vocabulary) for chosen in cut])
@@ -197,12 +198,6 @@ def _files(settings: Settings, tokenizer: Tokenizer, asked: tuple[str, ...]) -> 
         raise UsageError(message, location=Location(settings.corpus), hint="write it as .npy or .bin, which are mapped")
     for name, paths in chosen.items():
         yield name, [read_file(path, settings.text_field, tokenizer, settings.end_token) for path in paths]
-
-
-def _split(documents: Documents, settings: Settings) -> np.ndarray:
-    """The number of each document's split in `SPLITS`: the least places are test, the next ones validation."""
-    place, test = documents.place, settings.test_share
-    return np.where(place < test, 2, np.where(place < test + settings.val_share, 1, 0))
 
 
 def _check_windows(language: str, streams: list[Stream], validated: bool) -> None:
