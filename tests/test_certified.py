@@ -161,7 +161,7 @@ class Tasks(SimpleNamespace):
 def tasks(shape: str, a: float, b: float, other: str = "zh") -> Tasks:
     code = float(list(TRANSFORMS).index(shape))
     lines = TaskCurves(np.full(2, a), np.full(2, b), np.full(2, 0.25), np.full(2, code))
-    known = {"scatter": np.full(2, 0.01), "calibrated": np.array([[1.0, 4.0]] * 2)}
+    known = {"scatter": np.full(2, 0.01), "loss_range": np.array([[1.0, 4.0]] * 2)}
     return Tasks(labels=("cloze/en", f"cloze/{other}"), targets=("en", other), curves=lines, **known)
 
 

@@ -27,7 +27,7 @@ from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
 WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random
 LITTLE = 1e-300
-"""What a new source adds to how much own data help at an even ratio, which the runs have told without it."""
+"""Share of a new source in own data's help at an even ratio: next to none, since the runs measured that without it."""
 
 LikeSpec = Mapping[str, str] | Sequence[str] | str
 """`"cs=pl,sk=pl"`, `"en/new"` for a part like a sibling, several such texts, or a mapping."""

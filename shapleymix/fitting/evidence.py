@@ -40,7 +40,7 @@ def scale_weights(log: RunLog) -> FloatArray:
 
 
 SAME = 0.01
-"""Half of what the logs of budgets that are one may span: token counts are rounded to batches."""
+"""Budgets whose logarithms span no more than twice this count as one: token counts are rounded to batches."""
 
 
 def levels_of(logs: FloatArray) -> IntArray:
@@ -65,7 +65,7 @@ TOGETHER = 0.3
 def line_of(N: FloatArray, D: FloatArray) -> FloatArray | None:
     """The line `a log N + b log D = c`, (a, b, c) with a^2 + b^2 = 1, near which all budgets lie; None for no such.
 
-    On it no run tells what N does from what D does. Budgets of one N or one D are another matter (`Levels.untold`).
+    On it no run tells what N does from what D does. Logs with one N or one D: see `Levels.find_untold`.
     """
     if min(len(levels(N)), len(levels(D))) < 2:
         return None
@@ -102,10 +102,10 @@ CHECKPOINT_POWER = 4.0
 OFTEN, TELLING = 1.5, 3
 """Epochs of some source, and how many runs with so many, that tell what repetition costs."""
 HARM_ERROR = 0.8
-"""By what share of it the harm of a run departs from its form: so much less it tells, and so much less h is known.
+"""Relative error of the formula of harm, for a single run: such runs weigh less, and h is known less well.
 
-Fits to cut pools so tell of whole ones, and best epochs at other sizes are off by a factor of .87 to 1.6, harm by its
-cube (`bench_repetition.py`).
+Predicted from fits to smaller pools or other sizes, best epochs are off by a factor of .87 to 1.6, harm by its cube
+(`bench_repetition.py`).
 """
 
 
@@ -253,7 +253,7 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
 
 
 def _by_schedule(share: FloatArray, settings: Settings) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
-    """What rows count by their share (R,) of the schedule, which are judged, and what is to be said of checkpoints."""
+    """Weight of each row by its share (R,) of the schedule, which rows judge fits, and notices about checkpoints."""
     every, early = np.ones(len(share)), ~(share >= FINISHED)
     counted = f"{early.sum()} of {len(share)} rows are checkpoints before the end of their run: the fit answers for"
     if not early.any():

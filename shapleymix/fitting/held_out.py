@@ -204,7 +204,7 @@ def teach(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -
 
 
 def require_losses(name: str, predicted: FloatArray, wanted: BoolArray, log: RunLog) -> None:
-    """Refuse a fitted law that gives no loss (R, K) where one is wanted and its `defined` says that it has one.
+    """Refuse a fitted law that gives no loss (R, K) where one is wanted and its `is_defined` says that it has one.
 
     Raises
     ------

@@ -53,7 +53,7 @@ POOLED = 4.0
 TAMED = 4.0
 """Residuals further out, in robust standard deviations, are moved there: one failed fold would set every scale."""
 LEAST = 0.5
-"""Of the variance of held-out residuals is scatter at least, whatever little is left of the fitted ones."""
+"""Least share of the held-out residuals' variance that counts as scatter, however small the fitted ones are."""
 FEWEST_RUNS = 2.5
 """Degrees of freedom at least."""
 CELL = 4

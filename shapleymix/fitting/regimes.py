@@ -1,10 +1,10 @@
 """Two regimes of one study, runs with and without a target's own language, and a law fitted to each.
 
-A model that never saw a language predicts it far worse than the law of those that did says, however little they saw.
-One law for both is pulled off by such runs; without them it knows nothing of such mixtures. So where the log tells the
-two regimes apart, its losses of runs with the language are fitted alone, and mixtures without it are predicted by the
-fit to all runs, which knows how all other sources help. Held-out errors of `learned-base` tell them apart, paired by
-mixture, before any law is chosen or compared: one log has one answer, whatever law is asked.
+A model that never saw a language predicts it far worse than a law of the models that saw some would say. One law for
+both kinds of runs is wrong about both; a law fitted without the first kind knows nothing of mixtures that lack the
+language. So where the log shows two regimes, the losses of runs with the language get a fit of their own, and mixtures
+without it are predicted by a fit to all runs, which knows how the other sources help. Held-out errors of `learned-base`
+decide, paired by mixture, before any law is chosen or compared: a log has one answer, whichever law is fitted.
 
 Legend: R rows or points, K targets.
 """
@@ -71,8 +71,8 @@ class NoOwnData(Record):
 
 ENOUGH = 4  # mixtures with its own language that a target needs, for a fit to these alone
 APART = 2.0
-"""Where one law errs so many times as much on held-out runs without the language as on the others, they are apart
-unless the fit to the others alone is surely worse; else only if it is surely better."""
+"""Ratio of held-out errors, without the language over with it, from which there are two regimes unless the fit to the
+others alone is surely worse. Below it there are two only if that fit is surely better."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,13 @@ class RegimeSplit:
 def part_regimes(study: Study) -> RegimeSplit:
     """The study without the losses of another regime, where held-out errors of `learned-base` tell of one.
 
-    They are apart if it surely errs less on the others when it is fitted to these alone (paired by mixture, as laws are
-    compared); or if, fitted to all, it errs `APART` times as much on runs without the target's own language, and the
-    other fit does not surely err more. A filter on own tokens, 0 too, says otherwise.
+    There are two regimes if one of these holds:
+
+    - fitted to the others alone, it surely errs less on them (paired by mixture, as laws are compared);
+    - fitted to all, it errs `APART` times as much on runs without the target's own language, and fitted to the others
+      alone it does not surely err more.
+
+    Where the user set a filter on own tokens, 0 included, there is one.
     """
     rows = _separable(study)
     one = RegimeSplit(study, study, np.zeros_like(rows))
@@ -129,8 +133,8 @@ def part_regimes(study: Study) -> RegimeSplit:
 def part_regimes_by(study: Study, rows: BoolArray) -> RegimeSplit:
     """The study parted by some of its rows (R,) alone, as the laws fitted to these will be.
 
-    Of the other rows, which judge, no loss has a say in it: theirs are apart where their mixture has none of the
-    target's own language and the rows that are fitted show that for another regime.
+    The other rows judge, so that none of their losses may decide. They belong to the second regime where their mixture
+    has none of the target's own language and the fitted rows show two regimes for that target.
     """
     parts = part_regimes(replace(study, evidence=select_rows(study.evidence, rows)))
     lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
@@ -177,7 +181,7 @@ def _separable(study: Study) -> BoolArray:
 def _errors(study: Study) -> FloatArray:
     """Held-out errors (R, K) of log losses by `learned-base` before it chooses what it believes; NaN where none.
 
-    Of many targets some tell whether there are two regimes, as they tell what all believe.
+    With many targets a sample of them decides, the one on which beliefs are chosen.
     """
     masks = study.choosing_folds()
     problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)

@@ -1,12 +1,12 @@
 """What repeated tokens are worth: h and R* that all targets share, their search, and what a fit knows of them.
 
-Every target's loss hangs on its own symbols and on these; a search over targets one by one cannot hold them. So they
-take Newton steps of their own, by what is left of their slopes once all other symbols follow (variable projection,
-Golub and Pereyra 1973), and after each the targets' symbols are searched for anew, from where they were.
+Every target's loss depends on its own symbols and on these, so that a search of one target at a time cannot find them.
+They take Newton steps of their own, with slopes and curvature that count how all other symbols would follow (variable
+projection, Golub and Pereyra 1973). After each step every target's symbols are searched for again, from the last ones.
 
 The formulas are `effective` and `harmful` of `laws.pieces`: one h serves the whole log, and each source has an R*.
 Where runs repeat tokens both are fitted with the targets' symbols, in folds and bootstrap replicates, too.
-Where they do not, both stay at the centre of what is believed, and the replicates draw them from it.
+Where they do not, both stay at the centre of their prior, and the replicates draw them from it.
 
 Legend: V weightings of the rows, Q problems (a weighting and a target each), R rows, M sources, K targets, P unknowns,
 H shared symbols: log h, and log R* of each source; B replicates.
@@ -55,9 +55,9 @@ def draw_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
 def fit_repetition(
     problem: Estimation, shares: FloatArray, x: FloatArray, center: FloatArray | None = None, rounds: int = ROUNDS
 ) -> tuple[Estimation, FloatArray]:
-    """The problem at the shared symbols that each weighting (V, R) tells, and the targets' unknowns (V, K, P) there.
+    """The problem at the shared symbols that fit each weighting (V, R) best, and the targets' unknowns (V, K, P) there.
 
-    `x` (V, K, P) solve it where it is, and `center` (V, H) is that of what is believed.
+    `x` (V, K, P) solve the problem at its present shared symbols; `center` (V, H) is the centre of their prior.
     """
     usual, covariance = repetition_prior(len(problem.inputs.sources))
     center, precision = usual if center is None else center, np.linalg.inv(covariance)
@@ -139,7 +139,7 @@ def _independent(problem: Estimation, x: FloatArray, share: FloatArray) -> float
 EVERY_TARGET = "*"
 """Target of a symbol that all targets share."""
 CUBE = 3.0
-"""The best epochs of a source go as h to the power of minus one over this."""
+"""The best epochs of a source are in proportion to `h ** (-1 / CUBE)`."""
 FORM = 0.35
 """Spread of log h for each e-fold of N or D beyond the fitted ones. Fitted to 124M parameters alone, or to short
 horizons, h errs by as much on the best epochs that were trained elsewhere (arXiv 2606.07597)."""
@@ -150,7 +150,7 @@ Runs of one source alone, fitted to at most 2, 4, 8 or 16 epochs, err so at up t
 other tokens repeats act by their ratio's cube (see `harmful`).
 """
 MOST_HARM = 0.1
-"""Share of the core beyond which harm is told; at best mixtures it is .01 to .02."""
+"""Share of the core from which harm is worth a warning; at optimal mixtures it is .01 to .02."""
 ALONE = 0.95
 """Runs in which the repeated source has a larger ratio do not show what harm repeats do beside other tokens."""
 
@@ -218,7 +218,7 @@ class Repetition(Record):
         return self.replicates + FORM * far * moved[:, None] * (np.arange(self.replicates.shape[1]) == 0)
 
     def form(self, p: FloatArray, epochs: FloatArray) -> float:
-        """Spread of log losses at ratios and epochs (M,) for the form's sake; 0 within the fitted epochs."""
+        """Spread of log losses at ratios and epochs (M,) since the formula may be wrong; 0 within the fitted epochs."""
         most = np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0)
         beyond = np.log(np.maximum(np.nan_to_num(epochs) / most, 1.0))
         return WIDER * float((p**3 * beyond).max(initial=0.0))

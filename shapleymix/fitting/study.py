@@ -1,10 +1,10 @@
 """What fitting and comparing both run on: the evidence, the inputs, how to fit, and what laws were found to believe.
 
-Every value of a knob is tried on the same folds, each fit beginning where the last one of its fold ended, and the first
-at starting points of the fold's own: from the fit to all rows it would keep what the held-out ones told. The walk goes
-on from what all targets like best; in the end each target takes, of all that was tried, what predicts its own held-out
-losses best. Predictions of a fold are those of the choice that the other folds make, so that no loss has a say in its
-own prediction.
+Every value of a knob is tried on the same folds. A fit begins where the last one of its fold ended; the first begins at
+starting points from the fold's own rows, since the fit to all rows has seen the held-out ones. One knob after another
+is set to what predicts all targets together best; in the end each target takes, of all that was tried, what predicts
+its own held-out losses best. A fold is predicted with the choice that the other folds make, so that no loss has a say
+in its own prediction.
 
 Legend: V folds, R rows, K targets, M sources, H trials, P unknowns.
 """
@@ -83,7 +83,7 @@ def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progr
 
 
 def sample_of_targets(problem: Estimation, folds: int) -> IntArray:
-    """Some targets, evenly spread, on which the knobs are walked: all, unless that took too long."""
+    """Targets on which the knobs are chosen: all, or evenly spread ones where all would take too long."""
     targets, unknowns, runs = len(problem.inputs.targets), len(problem.packing.names), len(problem.observed.N)
     operations = min(runs, unknowns) ** 2 * (runs + unknowns) + POWER * runs * unknowns
     count = max(LEAST_TARGETS, int(ENOUGH / operations / folds))
@@ -114,7 +114,7 @@ class _Search:
         return PriorTable.of(problem.packing, knobs, problem.givens, problem.beliefs.noise, problem.core)
 
     def with_repetition(self, x: FloatArray | None) -> _Search:
-        """The same with h and R* of each fold's own, told from its fits (V, K, P), where the runs tell them."""
+        """The same with h and R* estimated for each fold from its fits (V, K, P), where enough runs repeat tokens."""
         if not self.problem.evidence.tells(self.problem.packing.law):
             return self
         shares = self.share * ~self.masks
@@ -155,12 +155,12 @@ class _Search:
         return trials
 
     def best(self, trials: list[Trial]) -> Trial:
-        """The trial that all targets together like best."""
+        """The trial with the lowest held-out error, as the geometric mean over targets."""
         errors = self.errors(trials, self.fold >= 0)
         return trials[int(np.log(np.maximum(errors, 1e-12)).mean(axis=1).argmin())]
 
     def predict(self, trials: list[Trial]) -> FloatArray:
-        """Log losses (R, K) of each fold by the choice of the others; NaN where a fit was told nothing of a target."""
+        """Log losses (R, K) of each fold by the choice of the others; NaN where a fit had no loss of the target."""
         stacked = np.stack([trial.predicted for trial in trials])
         found = np.full(stacked.shape[1:], np.nan)
         for number, rows in enumerate(self.masks):
@@ -171,7 +171,7 @@ class _Search:
 
     @cached_property
     def has_training_data(self) -> BoolArray:
-        """Whether the fit that predicts a row was told anything of the target, (R, K); else it stays at its start."""
+        """Whether the fit that predicts a row had a loss of the target, (R, K); else it stays at its start."""
         weight = self.problem.observed.weight * self.share[:, None]
         of_fold = np.stack([weight[~rows].sum(axis=0) > 0 for rows in self.masks])
         return of_fold[np.maximum(self.fold, 0)]
@@ -185,9 +185,9 @@ class _Search:
         return np.einsum("hrk,rk->hk", off, weight) / np.where(total > 0, total, 1.0)
 
     def noise(self, trial: Trial) -> FloatArray:
-        """The usual held-out error of each target's log loss, (K,); that of the others where no fit was told of one.
+        """The usual held-out error of each target's log loss, (K,); the others' median where no fit had a loss of it.
 
-        It is no better known than to a tenth: rounded, it is the same on every machine, however its sums are ordered.
+        It is known to a tenth at best. Rounded, it is the same on every machine, in whatever order sums are taken.
         """
         found = np.clip(MEAN_ABSOLUTE * self.errors([trial], self.fold >= 0)[0], 1e-3, 0.1)
         known = (self.has_training_data & (self.problem.observed.weight > 0) & (self.fold >= 0)[:, None]).any(axis=0)
@@ -212,7 +212,7 @@ class Memory:
     found: list[tuple[Estimation, FloatArray, BoolArray, Tuning]]
 
     def tune(self, problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuning:
-        """What `tuned` gives, from memory where it was asked before."""
+        """What `tune_beliefs` gives, from memory where it was asked before."""
         for known, weights, folds, answer in self.found:
             same = known.packing == problem.packing and known.evidence is problem.evidence
             if same and np.array_equal(weights, share) and np.array_equal(folds, masks):

@@ -29,9 +29,9 @@ from shapleymix.statistics import RandomStream, interval_ends
 from shapleymix.tables.languages import NATS, Unit
 
 UNCALIBRATED = 0.05
-"""Of the span of the calibrated losses: a loss further outside of it has a score that no run has shown."""
+"""Share of the calibrated losses' span. A loss farther outside gets no trusted score, since no run showed one."""
 SAMPLES = 2000
-"""Samples at least; every replicate has as many."""
+"""Fewest samples; every replicate gets equally many."""
 Measure = Literal["loss", "error"]
 Functional = Callable[[FloatArray], FloatArray]
 """What is asked of losses: (..., K) -> (...)."""

@@ -3,19 +3,19 @@
 Starting points come by variable projection: a grid over exponents, with the linear symbols (E, A, B) solved exactly at
 each by non-negative least squares over a few columns, for all problems at once by trying every subset.
 
-A source that no run holds is taken for the middle one of those that were seen; replicates of a law that believes
-something of its coefficients draw them from that belief.
+A source that no run holds gets the median of the others' coefficients. A law with a prior on its coefficients draws
+them from that prior in the replicates.
 
-Through the losses at two values of N passes a curve for every exponent, and through those at one value a curve for
-every exponent and every size of the term: no run tells them apart, so what is believed of them before the fit is also
-what is believed after it. The fitted law takes the centre of that belief, each replicate draws from it and is bent to
-it (`CoreLaw.with_exponent`), so that an interval opens with the distance from the runs, for every law with that core.
+With two values of N, a curve of any exponent passes through the losses; with one value, a curve of any exponent and any
+size of its term does. The runs cannot choose among these, so that the prior is also the posterior. The fitted law takes
+the prior's centre; each replicate takes a draw, and keeps its losses at the runs' N (`CoreLaw.with_exponent`). So an
+interval widens with the distance from the runs, for every law with that core. The same holds for D.
 
-Where N and D change together, the runs tell one curve along that line and not which of the two it is: there the core's
-own A, B, alpha and beta are believed, too, and the runs choose among them.
+Where N and D change together, the runs show one curve along that line, and not which of the two makes it. There A, B,
+alpha and beta of the core get a prior as well, with which the fit chooses.
 
-A slope is that of the whole loss, at the mean mixture. The term of a budget of one value is carved out of E and goes no
-further than E allows.
+A slope is that of the whole loss, at the mean mixture. The term of a budget with one value is taken out of E, and is no
+larger than E.
 
 The beliefs, and whose they are, stand in `laws/core.py`.
 

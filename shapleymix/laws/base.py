@@ -165,7 +165,7 @@ SMALLEST_LOSS, LARGEST_LOSS = 1e-300, 1e300
 class Inputs:
     """What a law may be given besides the losses: labels, a transfer matrix, a languages table, what runs there are.
 
-    `parents` says whose part a source is, `held` (M,) which sources some run holds (None: all), and `least` are the
+    `parents` says whose part a source is, `in_runs` (M,) which sources some run holds (None: all), and `least` are the
     smallest N and D of the fitted runs, in the units of the search.
     """
 
