@@ -77,7 +77,7 @@ def shapley(out: Output, games: list[str], text: str | None, **keywords: Any) ->
     if bool(games) == bool(text):
         raise UsageError("expected a LOG of coalition runs, or --text DIR", hint="give one of the two")
     made = sm.text_shapley if text else sm.shapley_values
-    given = {name: value for name, value in keywords.items() if value not in (None, False)}
+    given = {name: value for name, value in keywords.items() if value is not None and value is not False}
     for name in given.keys() - signature(made).parameters.keys():
         message = f"--{name.replace('_', '-')} is for {'a LOG' if text else '--text'}"
         raise UsageError(message, hint="see `shapleymix shapley --help`")
