@@ -17,8 +17,8 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 736,
-    "shapleymix/tables": 1_669,
-    "shapleymix/game": 575,
+    "shapleymix/tables": 1_702,
+    "shapleymix/game": 581,
     "shapleymix/laws": 1_269,
     "shapleymix/fitting": 3_503,
     "shapleymix/mixing": 2_532,
@@ -28,9 +28,9 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 713,
     "cli/shapleymix_cli": 1_745,
     "cli/shapleymix_view": 1_007,
-    "tests": 16_916,
+    "tests": 16_941,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_424, 138, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_463, 138, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

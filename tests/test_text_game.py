@@ -165,6 +165,25 @@ def test_of_much_text_a_sample_is_read_that_repeats_nothing(ending: str, tmp_pat
     assert max(numbers) > 15_000
 
 
+@pytest.mark.parametrize("share", [0.9, 0.6, 0.2])
+@pytest.mark.parametrize("form", [".txt", ".txt.gz", ".jsonl", ".parquet", ".npy", "members", "line", "script"])
+def test_a_sample_has_all_of_a_file_in_its_proportions(form: str, share: float, tmp_path: Path) -> None:
+    """Two halves of unlike text; as gzip members, on one line, and in a script of three bytes a character too."""
+    texts = [letter * 49 for letter in ("語本" if form == "script" else "ab") for _ in range(3000)]
+    if form == "members":
+        path = tmp_path / "en.txt.gz"
+        halves = ("\n\n".join(texts[:3000]) + "\n\n", "\n\n".join(texts[3000:]))
+        path.write_bytes(b"".join(gzip.compress(half.encode()) for half in halves))
+    else:
+        path = written(tmp_path / f"en{form if form.startswith('.') else '.txt'}", texts)
+    if form in ("line", "script"):
+        path.write_text(path.read_text().replace("\n\n", " "))
+    size = len(" ".join(texts).encode())
+    found = bytes(sample_tokens([path], Tokenizer("bytes"), int(share * size)).tolist()).decode(errors="ignore")
+    assert 0.9 * share * size < len(found.encode()) < share * size + 64
+    assert 0.45 < found.count(texts[0][0]) / sum(found.count(one[0]) for one in (texts[0], texts[-1])) < 0.55
+
+
 def test_sampled_values_are_near_exact_ones_and_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {f"l{place}": markov(6000, 12, place, place % 4) for place in range(7)}
     exact = sm.text_shapley(texts, D="4k")
@@ -207,11 +226,13 @@ def test_the_first_mixture_has_a_name(tmp_path: Path, run: Run) -> None:
     made = sm.text_shapley(tmp_path, weights="ja=2,en=1").provenance["mixture"]
     found = mixture_of(f"text:{tmp_path}", NAMES, np.full(3, np.nan), 1.0, np.array([1.0, 0.0, 2.0]))
     np.testing.assert_allclose(found, [made[name] for name in NAMES], atol=1e-6)
-    matrix, words = tmp_path / "sv.csv", ("--sources", "en,ja", "-D", "20k")
-    assert run("shapley", "--text", tmp_path, *words, "-o", matrix).code == 0
+    matrix, words = tmp_path / "sv.csv", ("--sources", "en,ja", "-D", "5k")
+    assert run("shapley", "--text", tmp_path, *words, "--order", "0", "-o", matrix).code == 0
+    assert sm.read_transfer(matrix).provenance["order"] == 0
+    assert run("shapley", "--text", tmp_path, *words, "-o", matrix, "--force").code == 0
     read = sm.read_transfer(matrix)
     assert read.sources == ("en", "ja")
-    assert read.provenance["D"] == 20_000
+    assert read.provenance["D"] == 5_000
     again = run("shapley", "--text", tmp_path, *words, "--json").document
     np.testing.assert_array_equal(again["sv"], read.sv)
 
@@ -224,7 +245,16 @@ def test_the_first_mixture_has_a_name(tmp_path: Path, run: Run) -> None:
         ({"texts": {"en": np.ones((2000, 2))}}, UsageError),
         ({"texts": {"en": np.full(2000, -1)}}, UsageError),
         ({"texts": {"en": [1, 2, 3]}}, DataError),
+        ({"texts": {"en": " " * 5000}}, DataError),
+        ({"texts": {"en": b"x" * 5000}}, UsageError),
+        ({"texts": {"en": [[1, 2], [3]]}}, UsageError),
+        ({"texts": {"en": np.full(5000, 1 << 40)}}, UsageError),
+        ({"texts": {"e,n": "text " * 500}}, UsageError),
+        ({"texts": None}, UsageError),
+        ({"D": 10}, UsageError),
         ({"vocabulary": 5}, DataError),
+        ({"vocabulary": 256.7}, UsageError),
+        ({"vocabulary": 10, "order": 55}, UsageError),
         ({"sources": ["en", "xx"]}, UsageError),
         ({"order": 30}, UsageError),
         ({"weights": {"xx": 1}}, UsageError),

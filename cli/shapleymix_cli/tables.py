@@ -79,7 +79,7 @@ def shapley(out: Output, games: list[str], text: str | None, **keywords: Any) ->
     made = sm.text_shapley if text else sm.shapley_values
     given = {name: value for name, value in keywords.items() if value is not None and value is not False}
     for name in given.keys() - signature(made).parameters.keys():
-        message = f"--{name.replace('_', '-')} is for {'a LOG' if text else '--text'}"
+        message = f"{'-' * min(len(name), 2)}{name.replace('_', '-')} is for {'a LOG' if text else '--text'}"
         raise UsageError(message, hint="see `shapleymix shapley --help`")
     if text:
         given = {**given, "sources": names_of(given.get("sources"))}

@@ -138,8 +138,10 @@ def count_ngrams(
     Raises
     ------
     UsageError
-        If grams of this length do not fit a 64-bit number.
+        If grams of this length do not fit a 64-bit number, or are longer than a text.
     """
+    if min(map(len, (*train, *held))) <= order:
+        raise UsageError(f"order {order} is too high for so little text", hint="take a lower order, or give more text")
     if (order + 1) * np.log2(vocabulary) >= 63:
         most = int(63 / np.log2(vocabulary)) - 1
         raise UsageError(f"order {order} is too high for {vocabulary:,} tokens", hint=f"take order {most} or less")

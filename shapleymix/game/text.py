@@ -12,20 +12,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from shapleymix.errors import DataError
+from shapleymix.errors import DataError, UsageError
 from shapleymix.files import Json
 from shapleymix.game.kriging import estimate_shapley, sample_coalitions
 from shapleymix.game.ngrams import Ngrams, count_ngrams
 from shapleymix.records import FloatArray
 from shapleymix.statistics import RandomStream
-from shapleymix.tables.documents import Texts, Tokenizer, deal, sample_languages
+from shapleymix.tables.documents import LEAST, Texts, Tokenizer, deal, sample_languages
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Ratios, amounts, format_size, parse_budget, parse_positive, parse_whole
 
 MOST_EXACT = 14  # players of whom all coalitions are played
 SAMPLED = 1000  # coalitions of more players
 HELD_OUT, ALL_HELD_OUT = 50_000, 2_000_000  # tokens on which models are judged, of a language and of all of them
-SHORT = 0.9  # of D: text that is shorter by more is said to be
+SHORT = 0.9  # of D: where a text has less, models read no more than it has
 
 
 def text_shapley(
@@ -81,15 +81,17 @@ def text_shapley(
         If a text is not there, cannot be read, is too short, or holds tokens outside of the vocabulary.
     """
     encoder, budget = Tokenizer(tokenizer), parse_budget(D, "D")
+    if budget < LEAST:
+        raise UsageError(f"D = {format_size(budget)} tokens make no model", hint=f"give {LEAST:,} or more")
     arrays = sample_languages(texts, sources, encoder, int(budget) + HELD_OUT, text_field, progress)
     largest, languages, K = max(int(one.max()) for one in arrays.values()), tuple(arrays), len(arrays)
     usual = max(encoder.vocabulary, largest + 1) if tokenizer == "bytes" else encoder.vocabulary
-    known = usual if vocabulary is None else vocabulary
+    known = usual if vocabulary is None else parse_whole(vocabulary, "vocabulary")
     if largest >= known:
         raise DataError(f"the texts hold the token {largest}, expected 0 to {known - 1}", hint="give their vocabulary")
     counted = amounts(np.full(K, float(weights is None)), weights, languages, parse_positive, "weights")
     draw = np.random.default_rng([parse_whole(seed, "seed"), RandomStream.GAME])
-    models, tokens = _count(arrays, encoder.end, parse_whole(order, "order"), budget, known)
+    models, tokens, read = _count(arrays, encoder.end, parse_whole(order, "order"), budget, known)
     members = sample_coalitions(K, 2**K if K <= MOST_EXACT else max(SAMPLED, 4 * K), draw)
     p = (members / np.maximum(members.sum(axis=1, keepdims=True), 1)).astype(np.float32)
     losses = []
@@ -101,11 +103,11 @@ def text_shapley(
     values, first, second = np.split(found.values, 3, axis=1)
     squares = (first - second) ** 2 / 4  # of a mean of two; one degree of freedom an entry is too few
     stderr = np.sqrt((squares + squares.mean(axis=0)) / 2 + found.stderr[:, :K] ** 2)
-    made_from: dict[str, Json] = {"from": "text", "method": found.method, "order": order, "D": budget}
+    made_from: dict[str, Json] = {"from": "text", "method": found.method, "order": order, "D": read}
     made_from |= {"tokenizer": tokenizer, "vocabulary": known, "tokens": {**tokens}, "players": K, "seed": seed}
-    short = [f"{name} {format_size(count)}" for name, count in tokens.items() if count < SHORT * budget]
-    notice = f"less text than D = {format_size(budget)} tokens, so counts are scaled up: {', '.join(short)}"
-    made_from |= {"coalitions": len(members), "coalitions_of": 2**K, "notices": [notice] if short else []}
+    least = min(tokens, key=lambda name: tokens[name])
+    notice = f"models read {format_size(read)} tokens, not {format_size(budget)}: {least} has no more text"
+    made_from |= {"coalitions": len(members), "coalitions_of": 2**K, "notices": [notice] if read < budget else []}
     made_from["mixture"] = dict(zip(languages, models.best(counted).tolist(), strict=True))
     return TransferMatrix.from_sv(values, languages, languages, stderr, made_from)
 
@@ -123,10 +125,15 @@ def first_mixture(folder: str, sources: tuple[str, ...], weights: tuple[float, .
 
 def _count(
     arrays: Mapping[str, np.ndarray], end: int | None, order: int, D: float, vocabulary: int
-) -> tuple[Ngrams, dict[str, int]]:
-    """Models of the languages, and how many tokens of each were counted."""
+) -> tuple[Ngrams, dict[str, int], float]:
+    """Models of the languages, how many tokens of each were counted, and how many a model reads.
+
+    These are no more than the shortest text holds, or little more: counts that are scaled up know too little of it.
+    """
     held_out = min(HELD_OUT, ALL_HELD_OUT // len(arrays))
     parts = [deal(one, end, held_out, D) for one in arrays.values()]
     train, held = ([part[side][half] for half in (0, 1) for part in parts] for side in (0, 1))
     tokens = {name: sum(map(len, part[0])) for name, part in zip(arrays, parts, strict=True)}
-    return count_ngrams(train, held, order, D, vocabulary), tokens
+    least = min(tokens.values())
+    read = D if least >= SHORT * D else float(least)
+    return count_ngrams(train, held, order, read, vocabulary), tokens, read

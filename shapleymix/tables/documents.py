@@ -8,6 +8,7 @@ Text: `.txt` (documents with an empty line between them) and `.jsonl` (a documen
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import io
@@ -26,14 +27,17 @@ import numpy as np
 
 from shapleymix.errors import DataError, Location, UsageError, described, did_you_mean
 from shapleymix.records import FloatArray, IntArray
+from shapleymix.tables.words import check_label
 
 TEXT_ENDINGS = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".parquet")
 TOKEN_ENDINGS = (".npy", ".bin")
 AT_ONCE = 1000  # documents that are encoded together
+CONTINUATION = bytes(range(0x80, 0xC0))  # bytes within a character of UTF-8
 LONGEST = 1 << 20  # characters of a document of a .txt: a longer one is cut, since memory holds it whole
 BLOCK = 1 << 24  # tokens that are looked at together
 STRETCHES = 32  # places of a large file that a sample is read from
 LEAST = 1000  # tokens of a language, and characters of a string that is its text and not the name of a file
+MOST = 1 << 31  # a token number is below
 PIECE = 2048  # tokens: a longer document is cut where it is dealt out
 THINNEST = 16  # of so many documents of a compressed file, which is read from its beginning, a sample has one at least
 UNMARKED_DOCUMENT = 8192  # tokens of a stretch that counts as a document where nothing marks the ends
@@ -138,9 +142,9 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
         If a language is there twice.
     """
     root, place = Path(folder), Location(file=folder)
-    if not root.is_dir():
+    if not folder or not root.is_dir():
         hint = "give a folder with a file or a folder for each language"
-        raise UsageError("there is no such folder", location=place, hint=hint)
+        raise UsageError("is a file" if root.is_file() else "there is no such folder", location=place, hint=hint)
     found: dict[str, list[Path]] = {}
     for path in sorted(root.iterdir()):
         if not (files := files_of(path)):
@@ -185,24 +189,32 @@ def read_text(path: Path, field: str, part: int = 0, parts: int = 1) -> Iterator
         if path.name.endswith(".parquet"):
             yield from _parquet(path, field, part, parts)
             return
-        opened = gzip.open if path.name.endswith(".gz") else open
-        with opened(path, "rt", encoding="utf-8") as whole:
-            stream = whole if parts == 1 else _lines(path, part, parts)
-            yield from _json_lines(stream, path, field) if ".jsonl" in path.name else paragraphs(stream)
+        is_json = ".jsonl" in path.name
+        longest = -1 if is_json else LONGEST  # of a line: one of JSON is whole
+        stream = _whole_lines(path, longest) if parts == 1 else _lines(path, part, parts, longest)
+        yield from _json_lines(stream, path, field) if is_json else paragraphs(stream)
     except UnicodeError as error:
         raise DataError(f"is not UTF-8: {error}", location=Location(file=str(path))) from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot be read: {error}", location=Location(file=str(path))) from error
 
 
-def _lines(path: Path, part: int, parts: int) -> Iterator[str]:
-    """The lines that begin in a part of a plain file."""
+def _whole_lines(path: Path, longest: int) -> Iterator[str]:
+    """The lines of a file, cut where they have more characters than `longest`."""
+    with (gzip.open if path.name.endswith(".gz") else open)(path, "rt", encoding="utf-8") as whole:
+        yield from iter(lambda: whole.readline(longest), "")
+
+
+def _lines(path: Path, part: int, parts: int, longest: int) -> Iterator[str]:
+    """The lines that begin in a part of a plain file; where one that may be cut is long, the part begins within it."""
     begin, end = (path.stat().st_size * place // parts for place in (part, part + 1))
+    decoder, most = codecs.getincrementaldecoder("utf-8")(), min(longest, max((end - begin) // 4, 64))
     with path.open("rb") as raw:
         raw.seek(max(begin - 1, 0))
-        raw.readline() if begin else None
-        while raw.tell() < end and (line := raw.readline()):
-            yield line.decode()
+        within = bool(begin) and not raw.readline(most).endswith(b"\n")
+        while raw.tell() < end and (line := raw.readline(most)):
+            yield decoder.decode(line.lstrip(CONTINUATION) if within else line)
+            within = False
 
 
 def paragraphs(stream: Iterable[str]) -> Iterator[str]:
@@ -240,7 +252,8 @@ def _parquet(path: Path, field: str, part: int, parts: int) -> Iterator[str]:
         begin, end = count * part // parts, count * (part + 1) // parts
         column = rows.slice(begin, end - begin if parts > 1 else None).collect()[field]
     except polars.exceptions.PolarsError as error:
-        raise DataError(f"cannot be read: {error}", location=Location(str(path)), hint="--text-field") from error
+        message = f"has no column of text {field!r} that can be read: {str(error).splitlines()[0]}"
+        raise DataError(message, location=Location(str(path)), hint="name the column: --text-field") from error
     if column.dtype != polars.String:
         raise DataError(f"is a column of {column.dtype}, not of text", location=Location(str(path), column=field))
     yield from (text for text in column if text)
@@ -266,7 +279,7 @@ def text_place(text: str) -> float:
 
 def sample_languages(
     texts: Texts,
-    languages: Sequence[str] | None,
+    languages: Sequence[str] | str | None,
     tokenizer: Tokenizer,
     most: int,
     field: str = "text",
@@ -279,13 +292,18 @@ def sample_languages(
     UsageError, DataError
         If the text of a language is not there, cannot be read, has less than 1,000 tokens, or is no text.
     """
-    known = texts if isinstance(texts, Mapping) else languages_of(os.fspath(texts), tuple(languages or ()))
+    if not isinstance(texts, (str, os.PathLike, Mapping)):
+        raise UsageError(f"{described(texts)} is no text", hint="give a folder, or the text of each language")
+    languages = languages.split(",") if isinstance(languages, str) else languages or ()
+    known = texts if isinstance(texts, Mapping) else languages_in(os.fspath(texts))
     asked, found = tuple(languages or known), {}
-    if not asked:
-        raise UsageError("there is no text of any language", hint="give a folder, or the text of each language")
-    if lacking := [name for name in asked if name not in known]:
-        raise UsageError(f"there is no text of {', '.join(lacking)}", hint=did_you_mean(lacking[0], known))
+    lacking = [name for name in asked if name not in known]
+    if lacking or not asked:
+        message = f"there is no text of {', '.join(lacking) if asked else 'any language'}"
+        raise UsageError(message, hint=did_you_mean(lacking[0], known) if asked else "give a folder")
     for turn, name in enumerate(asked):
+        if problem := check_label(name):
+            raise UsageError(f"the language {name!r} {problem}", hint="rename its file or folder")
         if progress is not None:
             progress(f"reading {name}", turn, len(asked))
         found[name] = _numbers(name, known[name], tokenizer, most, field)
@@ -298,7 +316,7 @@ def sample_languages(
 def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, most: int, field: str) -> np.ndarray:
     """Token numbers of a language, in the smallest type that holds them."""
     if isinstance(given, str) and len(given) >= LEAST:
-        found = spread(np.concatenate(tokenizer.encode([*paragraphs(io.StringIO(given))])), most)
+        found = spread(encoded(paragraphs(io.StringIO(given)), tokenizer).tokens, most)
     elif isinstance(given, (str, os.PathLike)):
         place = Location(file=os.fspath(given))
         if not os.path.exists(given):
@@ -310,17 +328,21 @@ def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, 
     elif isinstance(given, list) and given and isinstance(given[0], Path):
         found = sample_tokens(cast("list[Path]", given), tokenizer, most, field)
     else:
-        found = spread(np.asarray(given), most)
-    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min(initial=0) < 0:
-        raise UsageError(f"the text of {language!r} is {described(given)}", hint="give a file, text or token numbers")
+        try:
+            found = spread(np.atleast_1d(np.asarray(given)), most)
+        except ValueError:  # rows of several lengths
+            found = np.zeros((0, 0))
+    if found.ndim != 1 or found.dtype.kind not in "iu" or not 0 <= found.min(initial=0) <= found.max(initial=0) < MOST:
+        hint = "give a file, a text of 1,000 characters or more, or token numbers"
+        raise UsageError(f"the text of {language!r} is {described(given)}", hint=hint)
     return found.astype(np.min_scalar_type(found.max(initial=0)))
 
 
 def sample_tokens(paths: Sequence[Path], tokenizer: Tokenizer, most: int, field: str = "text") -> np.ndarray:
     """About `most` tokens of files of text or tokens, each one's share by its size; all where there are no more.
 
-    Memory holds the sample alone. A large file is read at 32 places spread over it; a compressed one from its
-    beginning, of which documents are left out, up to 15 of 16, where it has more than it is asked for.
+    Memory holds the sample and a document. A file that has more is read at 32 places spread over it; a compressed one
+    from its beginning, where up to 15 of 16 documents are left out.
 
     Errors are those of `read_text` and `read_tokens`.
     """
@@ -334,22 +356,43 @@ def _sampled(path: Path, tokenizer: Tokenizer, most: int, field: str) -> Iterato
     if path.name.endswith(TOKEN_ENDINGS):
         yield spread(_megatron(path)[0] if path.suffix == ".bin" else _mapped(path), most)
         return
-    packed, size = path.name.endswith(".gz"), path.stat().st_size
-    if packed:
-        with path.open("rb") as raw:
-            raw.seek(max(size - 4, 0))  # where gzip keeps the size of its text, up to 4 GiB
-            size = max(size, int.from_bytes(raw.read(), "little"))
-    size *= 4 if path.suffix == ".parquet" else 1  # compressed by about so much
-    likely = size / (1 if tokenizer.vocabulary == 256 else 4)
-    parts = STRETCHES if likely > 2 * most and not packed else 1
-    step = max(1, min(int(likely / max(most, 1)), THINNEST)) if packed else 1
+    each = 1 if tokenizer.vocabulary == 256 else 4  # bytes of a token, about
+    likely = _size(path, field) / each
+    parts = STRETCHES if likely > most and not path.name.endswith(".gz") else 1
+    share = 1.0 if parts > 1 else min(1.0, max(most / max(likely, 1), 1 / THINNEST))
     for part in range(parts):
         left = -(-most // parts)
-        texts = itertools.islice(read_text(path, field, part, parts), 0, None, step)
-        while left > 0 and (some := list(itertools.islice(texts, AT_ONCE // 10))):
-            made = np.concatenate(tokenizer.encode(some))[:left]
+        texts = (text for at, text in enumerate(read_text(path, field, part, parts)) if at * share % 1 < share)
+        while left > 0 and (some := _take(texts, each * left)):
+            made = np.concatenate(tokenizer.encode(some))
+            if len(made) > left and tokenizer.end is not None:
+                made[left - 1] = tokenizer.end
+            yield made[:left]
             left -= len(made)
-            yield made
+
+
+def _take(texts: Iterator[str], size: int) -> list[str]:
+    """Some documents, of about so many characters in all, of which a long one is cut at twice as many."""
+    found: list[str] = []
+    while size > 0 and len(found) < AT_ONCE and (text := next(texts, None)) is not None:
+        found.append(text[: 2 * size])
+        size -= len(text)
+    return found
+
+
+def _size(path: Path, field: str) -> float:
+    """About how many bytes of text a file has; how far a compressed one is packed its beginning tells."""
+    size = path.stat().st_size
+    if path.suffix == ".parquet":
+        return STRETCHES * sum(len(text.encode()) for text in read_text(path, field, 0, STRETCHES))
+    if path.suffix != ".gz":
+        return size
+    try:
+        with path.open("rb") as raw, gzip.open(raw) as stream:
+            seen = len(stream.read(BLOCK))
+            return seen * size / raw.tell() if stream.read(1) else seen
+    except (OSError, EOFError, zlib.error):  # which reading it tells of
+        return size
 
 
 def spread(tokens: np.ndarray, most: int) -> np.ndarray:
@@ -367,7 +410,7 @@ def deal(tokens: np.ndarray, end: int | None, apart: int, most: float) -> tuple[
     The order is that of a hash of each document, so that the same one is never on two sides; a long one is cut.
     """
     piece = min(PIECE, len(tokens) // 50)
-    bounds = np.unique(np.concatenate([[0], ends_of(tokens, end), [len(tokens)]]))
+    bounds = bounds_of(tokens, end)
     cuts = -(-np.diff(bounds) // piece)  # pieces of each document
     start = np.repeat(bounds[:-1], cuts) + piece * (np.arange(cuts.sum()) - np.repeat(np.cumsum(cuts) - cuts, cuts))
     length = np.minimum(piece, np.repeat(bounds[1:], cuts) - start)
@@ -398,7 +441,7 @@ def read_tokens(path: Path, end: int | None) -> Documents:
         tokens, start, length = _megatron(path)
     else:
         tokens = _mapped(path)
-        bounds = np.unique(np.concatenate([[0], ends_of(tokens, end), [len(tokens)]]))
+        bounds = bounds_of(tokens, end)
         start, length = bounds[:-1], np.diff(bounds)
     start, length = start[length > 0], length[length > 0]
     return Documents(tokens, start, length, token_places(tokens, start, length))
@@ -426,13 +469,12 @@ def _mapped(path: Path) -> np.ndarray:
     return tokens
 
 
-def ends_of(tokens: np.ndarray, end: int | None) -> IntArray:
-    """Where documents end; without a token that says so, every 8,192 tokens."""
-    if end is None:
-        return np.arange(0, len(tokens), UNMARKED_DOCUMENT)
-    blocks = range(0, len(tokens), BLOCK)
-    found = [np.flatnonzero(tokens[at : at + BLOCK] == end) + (at + 1) for at in blocks]
-    return np.concatenate([np.zeros(0, np.int64), *found])
+def bounds_of(tokens: np.ndarray, end: int | None) -> IntArray:
+    """Where documents begin and end; without a token that says so, every 8,192 tokens."""
+    blocks, ends = range(0, len(tokens), BLOCK), [np.arange(0, len(tokens), UNMARKED_DOCUMENT)]
+    if end is not None:
+        ends = [np.flatnonzero(tokens[at : at + BLOCK] == end) + (at + 1) for at in blocks]
+    return np.unique(np.concatenate([[0], *ends, [len(tokens)]]))
 
 
 def _megatron(path: Path) -> tuple[np.ndarray, IntArray, IntArray]:
