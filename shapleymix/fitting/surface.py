@@ -50,7 +50,7 @@ class Score(Protocol):
         Standard deviation of the scores of single runs about the curves.
     targets : tuple of str (T,)
         The language of each task, a target of the law.
-    calibrated : array (T, 2)
+    loss_range : array (T, 2)
         Lowest and highest loss that a curve was drawn through.
     """
 

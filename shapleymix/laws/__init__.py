@@ -8,7 +8,7 @@ Modules, in reading order:
   core          the terms in N and D that most laws share; `chinchilla` is these alone
   mixture_laws  laws of the paper and others: Shapley values, families, effective data, exponential, additive
   learned_base  Theta from the log alone, above a base and shrunk to it: from few runs to many
-  rivals        black boxes: MARINER's form, kernel ridge regression, boosted trees
+  rivals        black boxes: MARINER's form, boosted trees
 
 A law is a frozen dataclass that derives from `Law`: its symbols, declared with `fitted` and `given`, and its equation,
 `pieces`. Adding one is a file here and a line in `LAWS`; `tests/test_every_law.py` then holds it to every truth. What

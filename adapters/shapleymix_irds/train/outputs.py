@@ -31,7 +31,6 @@ from shapleymix_irds.train.model import NORM_EPS, ROTARY_BASE
 from shapleymix_irds.train.settings import ModelConfig, Settings
 
 PAUSE = 5.0  # seconds between lines
-# TFLOP/s of dense bf16 matrix products, from the makers' data sheets; the first that a device's name holds counts.
 WRITTEN = ("runs.csv", "sv.csv", "sv.csv.json", "sv_raw.csv", "sv_raw.csv.json", "summary.json", "metrics.jsonl")
 
 
