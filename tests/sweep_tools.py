@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from shapleymix_sweep.grids import grid
 from shapleymix_sweep.mixtures import coalitions
-from shapleymix_sweep.plans import Plan, grid, read_plan
+from shapleymix_sweep.plans import Plan, read_plan
 
 import shapleymix as sm
 

@@ -14,9 +14,8 @@ from typing import Any
 from shapleymix.errors import UsageError, described, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.tables.languages import column_of, read_languages
-from shapleymix.tables.runs import RECIPE
 from shapleymix.tables.sheets import as_list
-from shapleymix.tables.words import parse_size
+from shapleymix.tables.words import RECIPE, parse_size
 from shapleymix_io.table import flat
 
 PHASES = {f"p{n}": f"D{n}" for n in range(1, 10)}

@@ -156,18 +156,18 @@ def _write_plan(out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, tem
 
     A folder that is here must have text of every source; one that is not may lie where the plan is launched.
     """
-    from shapleymix_sweep import plans
+    from shapleymix_sweep import grids
 
     from shapleymix.fitting.evidence import line_of
     from shapleymix.tables.documents import languages_of
 
     if not all(one.strip().isdecimal() for one in seeds.split(",")):
         raise UsageError(f"--seeds: {seeds!r} is no list of whole numbers", hint="write it like 0,1,2")
-    plan = plans.grid(mixtures, N, D, seeds=list(map(int, seeds.split(","))), command=template or plans.DEFAULT, **how)
+    plan = grids.grid(mixtures, N, D, seeds=list(map(int, seeds.split(","))), command=template or grids.DEFAULT, **how)
     if line_of(*np.array([(run.N, run.D) for run in plan.runs]).T) is not None:
         hint = "let both differ by factors of two or more, or give one of them"
         raise UsageError("the runs would have sizes and token counts too near to a line to tell N from D", hint=hint)
-    if not template and how["corpus"] != plans.TOY and os.path.isdir(how["corpus"]):
+    if not template and how["corpus"] != grids.TOY and os.path.isdir(how["corpus"]):
         languages_of(how["corpus"], plan.sources)
     out.note(plan.notices)
     if out.path:

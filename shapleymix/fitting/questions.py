@@ -16,8 +16,8 @@ from shapleymix.fitting.evidence import SAME, levels_of
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.statistics import RandomStream
 from shapleymix.tables.languages import own_data
-from shapleymix.tables.runs import RECIPE, RunLog
-from shapleymix.tables.words import format_size
+from shapleymix.tables.runs import RunLog
+from shapleymix.tables.words import RECIPE, format_size
 
 ROBUST_SCALES, SMALLEST_FAULT = 8.0, 0.05  # a residual beyond both is questioned
 LISTED = 3

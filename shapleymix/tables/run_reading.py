@@ -15,9 +15,9 @@ from shapleymix.errors import did_you_mean
 from shapleymix.files import Origin
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import EXACT, ROUNDED, renormalise, row_sums
-from shapleymix.tables.runs import LATE, LOSSES, RECIPE, UNIQUE, LossUse, RunLog, concat
+from shapleymix.tables.runs import LATE, LOSSES, UNIQUE, LossUse, RunLog, concat
 from shapleymix.tables.sheets import Sheet, Table, as_list, read_sheet
-from shapleymix.tables.words import check_label, format_range, format_size, parse_choice
+from shapleymix.tables.words import RECIPE, check_label, format_range, format_size, parse_choice
 
 SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
 PREFIXES = (UNIQUE, LATE, "tokens_", "p_", "loss_")

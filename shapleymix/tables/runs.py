@@ -21,7 +21,7 @@ from shapleymix.files import Origin
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.languages import Parents, paths_of
 from shapleymix.tables.sheets import write_table
-from shapleymix.tables.words import align, format_range, parse_whole
+from shapleymix.tables.words import RECIPE, align, format_range, parse_whole
 
 Filled = TypeVar("Filled", FloatArray, IntArray, tuple[str, ...])
 
@@ -29,8 +29,6 @@ LOSSES = (1e-9, 20.0)
 """Between these losses lie: an untrained model with 485 million words has a loss of 20 nats a token."""
 UNIQUE, LATE = "tokens_unique_", "late_"
 """Beginnings of the columns with the unique tokens of a source, and with its ratio in the last phase of a run."""
-RECIPE = {"learning_rate": "learning_rate", "batch_tokens": "batch"}
-"""What else moves a loss, and its columns."""
 _OPTIONAL = ("weight", "split", "seed", "schedule", *RECIPE, "tokenizer")
 _COLUMNS = ("runs", "N", "D", "p", "loss", "lines", "unique", "late", *_OPTIONAL)
 

@@ -17,6 +17,8 @@ from shapleymix.records import FloatArray, IntArray
 
 EXPONENTS = {"k": 3, "m": 6, "b": 9, "g": 9, "t": 12}
 _UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+RECIPE = {"learning_rate": "learning_rate", "batch_tokens": "batch"}
+"""What else moves a loss, and its columns."""
 SIZE_HINT = "write it like 243M, 100B, 1.5e9 or 23712"
 
 

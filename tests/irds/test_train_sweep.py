@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from shapleymix_sweep.plans import DEFAULT, read_plan
+from shapleymix_sweep.grids import DEFAULT
+from shapleymix_sweep.plans import read_plan
 from sweep_tools import start
 
 import shapleymix as sm

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_tools import Run
+from shapleymix_sweep.grids import SMALL_RATE, grid
 from shapleymix_sweep.mixtures import Mixtures, coalitions, empirical, random_mixtures, read_mixtures
-from shapleymix_sweep.plans import SMALL_RATE, Plan, grid, read_plan
+from shapleymix_sweep.plans import Plan, read_plan
 
 import shapleymix as sm
 from shapleymix.errors import DataError, UsageError

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 from cli_tools import Run
+from shapleymix_sweep.grids import grid
 from shapleymix_sweep.mixtures import coalitions
-from shapleymix_sweep.plans import grid, read_plan, state_of
+from shapleymix_sweep.plans import read_plan, state_of
 from shapleymix_sweep.running import Pool, Programs, attempt
 from sweep_tools import check_log, counts, game_plan, programs, running, wait_for
 

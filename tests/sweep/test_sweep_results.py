@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_tools import Run
+from shapleymix_sweep.grids import grid
 from shapleymix_sweep.mixtures import coalitions
-from shapleymix_sweep.plans import FAILED, OUT, Plan, collect, grid, read_plan, result_of, state_of
+from shapleymix_sweep.plans import FAILED, OUT, Plan, collect, read_plan, result_of, state_of
 from sweep_tools import check_log, game_plan
 
 import shapleymix as sm

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 from cli_tools import Run
 from shapleymix_sweep import slurm
+from shapleymix_sweep.grids import grid
 from shapleymix_sweep.mixtures import coalitions
-from shapleymix_sweep.plans import grid, read_plan, state_of
+from shapleymix_sweep.plans import read_plan, state_of
 from sweep_tools import ROOT, check_log, counts, game_plan, paths, programs, start, wait_for
 
 from shapleymix.errors import UsageError
