@@ -29,6 +29,9 @@ def test_nonnegative_least_squares_of_every_problem(columns):
     np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
+ONE = np.ones((1, 40))
+
+
 def problem_of(name: str, **options) -> tuple[Estimation, object]:
     law, given, log = log_of(name, **options)
     return Estimation.of(LAWS[name], gather(log, Settings()), given, Settings()), law
@@ -38,7 +41,7 @@ def problem_of(name: str, **options) -> tuple[Estimation, object]:
 def test_starts_are_within_bounds_best_first_and_near_the_data(name):
     problem, _ = problem_of(name, rows=40)
     seen = problem.observed
-    start = starting_points(problem.packing, seen, problem.inputs, problem.givens, 5)
+    start = starting_points(problem.packing, seen, ONE, problem.inputs, problem.givens, 5)[0]
     low, high = problem.packing.bounds()
     assert start.shape == (min(5, len(start)), 4, len(problem.packing.names))
     assert ((start >= low - 1e-9) & (start <= high + 1e-9)).all()
@@ -59,7 +62,7 @@ def test_linear_symbols_are_exact_where_the_grid_holds_the_exponents():
     log = problem.evidence.log
     log = with_loss(log, exact(log.p, log.N, log.D))
     problem = Estimation.of(LAWS["shapley"], gather(log, Settings()), problem.inputs, Settings())
-    estimate = starting_points(problem.packing, problem.observed, problem.inputs, problem.givens, 1)[0]
+    estimate = starting_points(problem.packing, problem.observed, ONE, problem.inputs, problem.givens, 1)[0, 0]
     found = problem.packing.unpack(estimate, {"nsv": problem.givens["nsv"].T[..., None]})
     plain = found.rescale(*problem.evidence.units(LAWS["shapley"]))
     for name in ("E", "A", "B", "gamma"):
@@ -73,7 +76,7 @@ def test_a_row_without_weight_moves_no_start():
 
     def starts_with(losses):
         seen = type(problem.observed)(**{**vars(problem.observed), "weight": weight, "log_loss": losses})
-        return starting_points(problem.packing, seen, problem.inputs, problem.givens, 3)
+        return starting_points(problem.packing, seen, ONE, problem.inputs, problem.givens, 3)
 
     spoiled = log_loss.copy()
     spoiled[3:7] = 5.0

@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.evidence import HARM_ERROR, Evidence
+from shapleymix.fitting.evidence import HARM_ERROR, Evidence, select_rows
 from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import NOISE, Levels, Packing, PriorTable, beliefs_apart, complete, starting_points
@@ -27,7 +27,8 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 ITERATIONS, TOLERANCE = 1000, 1e-8  # of a fit: most steps, and the relative change at which it stops
 THREADS = 2  # chunks that are worked on at once; the result does not depend on it
 CHUNK_BYTES = 12e6  # of Jacobian at once a thread: larger costs memory traffic, smaller the interpreter
-TRIAL_ITERATIONS = 12  # that all starts get, before only the best are followed
+STARTED_ON = 200  # rows, at most: more tell starts apart no better
+TRIAL_ITERATIONS = 12  # that starts get, before only the best are followed
 USUAL_RESIDUAL = 1e-2  # of a log loss; beyond it delta no longer sets the scale of the objective, nor of the prior
 REPLICATE_ITERATIONS, REPLICATE_TOLERANCE = 400, 1e-6  # from the point fit on; within a hundredth or so of their spread
 BELIEVED_TOLERANCE = 3e-4  # the same where beliefs hold every unknown, and no valley is flat: within a tenth
@@ -60,6 +61,7 @@ class Stop:
 
 
 EXACT = Stop(ITERATIONS, TOLERANCE, settle=True)
+FOLD = Stop(ITERATIONS, REPLICATE_TOLERANCE)
 NEAR = Stop(REPLICATE_ITERATIONS, BELIEVED_TOLERANCE)
 
 
@@ -149,16 +151,26 @@ class Estimation:
         x = self.search(shares, start, stop).x.reshape(start[:, 0].shape)
         return self.packing.fill_unseen(x, self.find_seen(shares))
 
+    @cached_property
+    def sample(self) -> tuple[Estimation, IntArray]:
+        """The same on rows that tell starts apart, and these: of many a sample, in which every target has a loss."""
+        seen, count = self.observed, len(self.observed.N)
+        rows = np.sort(np.random.default_rng(0).permutation(count)[:STARTED_ON])
+        if np.any((seen.weight > 0).any(axis=0) > (seen.weight[rows] > 0).any(axis=0)):
+            rows = np.arange(count)
+        observed = replace(seen, **{name: value[rows] for name, value in vars(seen).items()})
+        return replace(self, observed=observed, evidence=select_rows(self.evidence, rows)), rows
+
     def find_starts(self, shares: FloatArray) -> FloatArray:
-        seen, further = self.observed, (self.inputs, self.givens, self.settings.starts)
-        weights = [seen.weight * share[:, None] for share in shares]
-        return np.stack([starting_points(self.packing, replace(seen, weight=one), *further) for one in weights])
+        (few, rows), further = self.sample, (self.inputs, self.givens, self.settings.starts)
+        return starting_points(self.packing, few.observed, shares[:, rows], *further)
 
     def select_starts(self, shares: FloatArray, start: FloatArray, count: int, tolerance: float) -> FloatArray:
         """Of starts (V, S, K, P) the `count` that a few iterations bring lowest, as far as these brought them."""
         if start.shape[1] <= count:
             return start
-        trial = self.search(shares, start, Stop(TRIAL_ITERATIONS, tolerance))
+        few, rows = self.sample
+        trial = few.search(shares[:, rows], start, Stop(TRIAL_ITERATIONS, tolerance))
         order = np.argsort(trial.cost.reshape(start.shape[:3]), axis=1, kind="stable")[:, :count]
         return np.take_along_axis(trial.x.reshape(start.shape), order[..., None], axis=1)
 

@@ -13,7 +13,7 @@ from scipy.stats import norm, rankdata, t
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
-from shapleymix.fitting.estimation import EVERY, Estimation
+from shapleymix.fitting.estimation import EVERY, FOLD, Estimation
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.study import Study, pick_by_fold
 from shapleymix.fitting.symbols import Packing
@@ -143,7 +143,7 @@ def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> FloatArr
         return _predict_tuned(law, study, masks)
     predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
     for alike, problem in _problems(law, study, masks):
-        found = estimate(problem, (~masks[alike]).astype(np.float64))
+        found = estimate(problem, (~masks[alike]).astype(np.float64), stop=FOLD)
         predicted[alike] = study.evidence.losses(found.law, found.repeated)
         held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
         require_losses(law.name, _pick_held_out(predicted[alike], masks[alike]), held, study.log)

@@ -37,7 +37,7 @@ from shapleymix.tables.words import parse_number, parse_whole
 
 MOST_WORDS = 300_000  # of a vocabulary, where nothing tells an untrained model's loss
 POWER = 100  # operations that a power of a ratio and its slopes take
-ENOUGH, LEAST_TARGETS = 2e9, 8  # operations of an iteration of a trial; with many targets some tell what all believe
+ENOUGH, LEAST_TARGETS = 5e8, 8  # operations of an iteration of a trial; with many targets some tell what all believe
 
 
 @dataclass(frozen=True)

@@ -137,20 +137,30 @@ class Packing:
 
 
 def starting_points(
-    packing: Packing, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray], keep: int
+    packing: Packing,
+    observed: Observations,
+    shares: FloatArray,
+    inputs: Inputs,
+    givens: dict[str, FloatArray],
+    keep: int,
 ) -> FloatArray:
-    """The `keep` best starts of every target, shape (keep, K, P)."""
-    symbols = _cross_starts(packing, observed, inputs, givens)
-    offset, columns = _columns(packing, symbols, observed, givens)
-    relative = observed.weight * np.exp(-2.0 * observed.log_loss)  # squares of relative, not absolute, errors
-    gap = np.exp(observed.log_loss) - offset
-    gram = np.einsum("rk,csrk,dsrk->skcd", relative, columns, columns, optimize=True)
-    right = np.einsum("rk,csrk,srk->skc", relative, columns, gap, optimize=True)
-    solved = _nonnegative(gram, right)
-    error = np.einsum("skcd,skc,skd->sk", gram, solved, solved, optimize=True) - 2.0 * (right * solved).sum(axis=-1)
-    error += np.einsum("rk,srk->sk", relative, gap**2)
-    symbols |= {name: np.maximum(solved[..., index], 1e-4) for index, name in enumerate(packing.linear)}
-    return _best(packing, symbols, error, keep)
+    """The `keep` best starts of every target under each weighting `shares` (V, R) of the rows, (V, keep, K, P)."""
+    found, known, gap, columns = [], {}, np.empty(0), np.empty(0)
+    for share in shares:
+        seen = replace(observed, weight=observed.weight * share[:, None])
+        symbols = _cross_starts(packing, seen, inputs, givens)
+        if not known or any(not np.array_equal(value, known[name]) for name, value in symbols.items()):
+            offset, columns = _columns(packing, symbols, seen, givens)
+            known, gap = symbols, np.exp(seen.log_loss) - offset
+        relative = seen.weight * np.exp(-2.0 * seen.log_loss)  # squares of relative, not absolute, errors
+        gram = np.einsum("rk,csrk,dsrk->skcd", relative, columns, columns, optimize=True)
+        right = np.einsum("rk,csrk,srk->skc", relative, columns, gap, optimize=True)
+        solved = _nonnegative(gram, right)
+        error = np.einsum("skcd,skc,skd->sk", gram, solved, solved, optimize=True) - 2.0 * (right * solved).sum(axis=-1)
+        error += np.einsum("rk,srk->sk", relative, gap**2)
+        amounts = {name: np.maximum(solved[..., index], 1e-4) for index, name in enumerate(packing.linear)}
+        found.append(_best(packing, symbols | amounts, error, keep))
+    return np.stack(found)
 
 
 def _cross_starts(
