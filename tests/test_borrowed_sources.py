@@ -162,6 +162,35 @@ def test_several_and_wrong_likenesses(known):
         like(sm.fit(log_of("learned-base")[2], "mariner", **FAST), "oc=fr")
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    """Random words of each language and of `oc`, some of which a language and the next have in common."""
+    folder, draw = tmp_path_factory.mktemp("texts"), np.random.default_rng(0)
+    words = ["".join(draw.choice(list("abcdefghij"), size=4)) for _ in range(60)]
+    for place, name in enumerate((*NAMES[:4], "oc")):
+        chosen = draw.choice(words[10 * place : 10 * place + 16], size=(80, 20))
+        (folder / f"{name}.txt").write_text("\n\n".join(" ".join(one) for one in chosen))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["learned-base", "effective-data", "additive", "shapley"])
+def test_of_text_a_source_has_a_row_in_proportion(name, texts, tmp_path):
+    found = fit_of(name)
+    added = like(found, f"oc=text:{texts}")
+    matrix = sm.text_shapley(texts, sources=added.sources)
+    nsv = matrix.align(added.sources, added.sources).nsv
+    symbol = {"learned-base": "u", "shapley": "nsv"}.get(name, "coefficients")
+    before, after = (getattr(one.law, symbol) for one in (found, added))
+    for target in range(4):
+        foreign = [source for source in range(4) if source != target]
+        multiple = np.linalg.lstsq(nsv[foreign, target, None], before[foreign, target])[0]
+        np.testing.assert_allclose(after[4, target], multiple * nsv[4, target], rtol=1e-9)
+    np.testing.assert_array_equal(after[:4], before)
+    assert added.coverage.alike == {"oc": f"text:{texts}"}
+    with pytest.raises(UsageError, match="nl"):
+        like(found, f"nl=text:{texts}")
+
+
 BY_SOURCE = [
     name
     for name, law in LAWS.items()

@@ -30,7 +30,11 @@ SEARCH = ("log", "starts", "prior", "delta")
 log_argument = argument("log", "LOG...")
 fit_argument = argument("fit", "FIT")
 law_file = option("--law-file my_law.py:MyLaw", "The file of the law, if it is one of your own.")
-like = option("--like cs=pl,...", "Take a language without runs to be like another.", multiple=True)
+like = option(
+    "--like cs=pl,...",
+    "Take a language without runs to be like another, or cs=text:DIR as its text says.",
+    multiple=True,
+)
 sizes = option("-N SIZE,...", "Model sizes.  [default: the one that was fitted]")
 tokens = option("-D SIZE,...", "Tokens.  [default: those that were fitted]")
 Sizes = tuple[float, ...] | None

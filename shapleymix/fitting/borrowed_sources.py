@@ -6,6 +6,9 @@ that was measured, it is what the other does on its own, with the shape that it 
 by a factor of e as a whole and for each target, and in one of four by another source's effect, drawn anew, since a
 likeness may be wrong. For all targets but these two it is more of the other source: both have one power of what they
 are together (`Coverage.twins`), so that a copy gains nothing beside it.
+
+Where its text is at hand, a new source's effect on the languages of the runs is in proportion to what the game of text
+(`text_shapley`) says, which errs less than any likeness (`bench_shapley.py`); else it is like the nearest of them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 from shapleymix.errors import UsageError, caution, did_you_mean
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.settings import SEED
+from shapleymix.game.text import text_shapley
 from shapleymix.laws import BlackBox, Law, Parameter
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.statistics import RandomStream
@@ -30,8 +34,8 @@ LITTLE = 1e-300
 """Share of a new source in own data's help at an even ratio: next to none, since the runs measured that without it."""
 
 LikeSpec = Mapping[str, str] | Sequence[str] | str
-"""`"cs=pl,sk=pl"`, `"en/new"` for a part like a sibling, several such texts, or a mapping."""
-SIBLINGS = "its siblings"
+"""`"cs=pl,sk=pl"`, `"cs=text:DIR"`, `"en/new"` for a part like a sibling, several such texts, or a mapping."""
+SIBLINGS, TEXT = "its siblings", "text:"
 _HINT = "write it like cs=pl: the new source, and the one that it is like"
 
 
@@ -44,14 +48,16 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
         The fit.
     sources : LikeSpec
         New source and the one that it is like: `"cs=pl,sk=pl"`, or a mapping. A part of a language that is named alone,
-        `"en/new"`, is like the mean of its siblings that runs hold.
+        `"en/new"`, is like the mean of its siblings that runs hold. `"cs=text:DIR"` reads a folder with text of the
+        new source and of all that runs hold.
     seed : int
         Seed of the replicates' draws.
 
     Raises
     ------
     UsageError
-        If runs hold the new source, none hold the other, or the law has no coefficients of single sources.
+        If runs hold the new source, none hold the other, or the law has no coefficients of single sources; and what
+        `text_shapley` raises.
     """
     fit = Fit.taken(fit)
     if not isinstance(sources, Mapping):
@@ -64,17 +70,17 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
         raise UsageError(f"like: law {law.name!r} has no coefficients of single sources to take over", hint=hint)
     rng = np.random.default_rng([parse_whole(seed, "seed"), RandomStream.LIKE])
     for new, known in pairs.items():
-        fit = _with(fit, new, known, rng)
+        fit = _with(fit, new, known, _TextRow.read(fit, new, known), rng)
     caution(f"little is known of the effect of {new}: {fit.thin[new]}" for new in pairs)
     return fit
 
 
-def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
+def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.Generator) -> Fit:
     """The fit with one more source, or with one that no run held."""
-    models = _models(fit, new, known)
+    models = _models(fit, new, known if text is None else text.nearest)
     fresh = new not in fit.sources
     sources = (*fit.sources, new) if fresh else fit.sources
-    seen = [name for name in fit.sources if name not in fit.unseen and name not in fit.coverage.alike]
+    seen = _held(fit)
     idle = fit.law.idle() if new in fit.targets else {}
     place = _Likeness(
         row=sources.index(new),
@@ -84,6 +90,7 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
         mine=_own_targets(paths_of((new,), fit.parents, fit.targets), fit.targets)[0],
         fresh=fresh,
         idle=frozenset(name for name, there in idle.items() if there[fit.targets.index(new)]),
+        text=text,
     )
     law = fit.law.map(
         lambda symbol, value: place.insert(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
@@ -99,10 +106,15 @@ def _with(fit: Fit, new: str, known: str, rng: np.random.Generator) -> Fit:
     coverage, absent = replace(coverage, alike={**coverage.alike, new: known}), fit.absent
     if absent is not None:  # what tells mixtures without a target's own language knows the source, too
         own = absent.law, absent.replicates, absent.coverage
-        whole = _with(replace(fit, law=own[0], replicates=own[1], coverage=own[2], absent=None), new, known, rng)
+        whole = _with(replace(fit, law=own[0], replicates=own[1], coverage=own[2], absent=None), new, known, text, rng)
         absent = replace(absent, law=whole.law, replicates=whole.replicates, coverage=whole.coverage)
     changed = {"law": law, "replicates": replicates, "coverage": coverage, "repetition": repetition, "absent": absent}
     return replace(fit, sources=sources, **changed)
+
+
+def _held(fit: Fit) -> list[str]:
+    """The sources that runs hold."""
+    return [name for name in fit.sources if name not in fit.unseen and name not in fit.coverage.alike]
 
 
 def _parent(fit: Fit, name: str) -> str:
@@ -114,6 +126,49 @@ def _own_targets(paths: Sequence[str], targets: Sequence[str]) -> tuple[int, ...
     """The target whose own data each source is, or -1."""
     own = own_data(paths, targets)
     return tuple(np.where(own.any(axis=1), own.argmax(axis=1), -1).tolist())
+
+
+@dataclass(frozen=True)
+class _TextRow:
+    """What text says of a new source.
+
+    Attributes
+    ----------
+    nearest : str
+        Of the sources that runs hold the one that helps it and is helped by it most.
+    held : tuple of int
+        Rows of these H sources.
+    foreign : array (H, K)
+        Their normalised values; 0 on their own targets, and on targets without text.
+    row : array (K,)
+        Those of the new source; NaN for targets without text, and for its own.
+    """
+
+    nearest: str
+    held: tuple[int, ...]
+    foreign: FloatArray
+    row: FloatArray
+
+    @classmethod
+    def read(cls, fit: Fit, new: str, known: str) -> _TextRow | None:
+        """What the folder of `text:DIR` says; None where a source is taken to be like another."""
+        if not known.startswith(TEXT):
+            return None
+        held = _held(fit)
+        matrix = text_shapley(known.removeprefix(TEXT), sources=(*held, new))
+        together = (matrix.sv + matrix.sv.T)[-1, :-1]
+        places = [matrix.targets.index(name) if name in matrix.targets else -1 for name in fit.targets]
+        nsv = np.where(np.array(places) < 0, 0.0, matrix.nsv[:, places])
+        own = own_data(paths_of((*held, new), fit.parents, fit.targets), fit.targets)
+        values, rows = np.where(own, 0.0, nsv), tuple(map(fit.sources.index, held))
+        row = np.where(values[-1] > 0, values[-1], np.nan)
+        return cls(held[int(together.argmax())], rows, values[:-1], row)
+
+    def scale_to(self, value: FloatArray, row: FloatArray) -> FloatArray:
+        """The row (..., K) in proportion to coefficients (..., M, K) of the sources that runs hold, where text says."""
+        norm = np.square(self.foreign).sum(axis=0)
+        share = np.einsum("...hk,hk->...k", value[..., self.held, :], self.foreign) / np.where(norm > 0, norm, 1.0)
+        return np.where((norm > 0) & ~np.isnan(self.row), share * np.nan_to_num(self.row), row)
 
 
 @dataclass(frozen=True)
@@ -134,6 +189,8 @@ class _Likeness:
         Whether the row is yet to be made.
     idle : set of str
         Symbols of the new source's own target on which nothing hung without it.
+    text : _TextRow, optional
+        What its text says.
     """
 
     row: int
@@ -143,6 +200,7 @@ class _Likeness:
     mine: int
     fresh: bool
     idle: frozenset[str]
+    text: _TextRow | None
 
     def insert(self, symbol: Parameter, value: FloatArray, row: FloatArray) -> FloatArray:
         """The symbol with the new row (..., K), where it has one a source."""
@@ -176,12 +234,12 @@ class _Likeness:
             if own >= 0 and self.mine >= 0:  # but for whether its data are the target's own, which runs say
                 row[..., self.mine] = self._mean(value)[..., own]
             return row
-        if own in (-1, self.mine):
-            return row
-        if self.mine >= 0:  # of what is given, too: whether the data are the target's own
-            row[..., self.mine] = row[..., own]
-        row[..., own] = self._middle(value[..., own], own)
-        return row
+        if own not in (-1, self.mine):
+            if self.mine >= 0:  # of what is given, too: whether the data are the target's own
+                row[..., self.mine] = row[..., own]
+            row[..., own] = self._middle(value[..., own], own)
+        weighs = (symbol.role == "coefficients" and symbol.low >= 0) or symbol.name == "nsv"
+        return self.text.scale_to(value, row) if weighs and self.text is not None else row
 
     def other(self, value: FloatArray, taken: IntArray) -> FloatArray:
         """The rows (B, K) of sources `taken` (B,), one a replicate, as another language than their own has them."""

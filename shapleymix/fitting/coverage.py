@@ -41,7 +41,7 @@ class Coverage(Record):
     untrained : array (K,)
         Loss of an untrained model, nats; where nothing tells it, one that no model has.
     alike : dict of str to str
-        Sources that no run holds, each with the one that it is taken to be like.
+        Sources that no run holds, each with the one that it is taken to be like, or with `text:DIR`.
     line : array (3,)
         Where N and D change together, the line a log N + b log D = c on which they do; NaN where runs part the two.
     ties : array (C, M + 1)
@@ -104,7 +104,8 @@ class Coverage(Record):
 
         A source that no target's runs hold is `unseen`, and not among them unless it is taken to be like another.
         """
-        found = {new: f"no run holds it; it is taken to be like {known}" for new, known in self.alike.items()}
+        likeness = {new: known.replace("text:", "what its text says, in ") for new, known in self.alike.items()}
+        found = {new: f"no run holds it; it is taken to be like {known}" for new, known in likeness.items()}
         for i in np.flatnonzero((self.mixtures > 0).any(axis=0)).tolist():
             by_reason: dict[str, list[str]] = {}
             for j, target in enumerate(targets):

@@ -17,8 +17,10 @@ from importlib.util import find_spec
 os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: threads only get into the way of matrices this small
 
 import numpy as np
+import polars as pl
 from _data import FIXTURES, SHARED, five_languages
 from _report import SMALL, finish, must, row, seconds, table
+from scipy.stats import spearmanr
 
 import shapleymix as sm
 from shapleymix.game.coalitions import coalition_game
@@ -36,6 +38,8 @@ GAMES = {
 """Trained games of bytes: all coalitions, and the in-run values of one run."""
 WAYS = ((1, "1M"),) if SMALL else ((0, "1M"), (1, "100k"), (1, "300k"), (1, "1M"), (2, "1M"), (3, "1M"))
 """Orders and tokens of the models of text."""
+NEW_TO = {} if SMALL else {"five languages, game": "multilingual5_coalitions.csv", "runs": "multilingual5_runs.csv"}
+"""Further logs from which one language after another is left out."""
 FIRST = {"all alike": None, "ja 5, en 3": "ja=5,en=3,de=.5,es=.5,zh=.5,ko=.5"}
 """Weights of the first mixtures."""
 Estimator = Callable[[np.ndarray, int, int], np.ndarray]
@@ -50,6 +54,8 @@ def main() -> None:
     if TEXT.is_dir():
         measure_text()
         measure_text_as_a_matrix()
+        measure_languages_without_runs()
+        measure_atlas()
         measure_first_mixtures()
         measure_many_languages(16 if SMALL else 100)
     finish()
@@ -195,6 +201,71 @@ def measure_text_as_a_matrix() -> None:
     for name, matrix in matrices.items():
         entries = sm.compare(log, laws, matrix).entries
         row(name, *(100 * one.scores.mean["PE"] if one.scores else np.nan for one in entries))
+
+
+def measure_languages_without_runs() -> None:
+    """Errors on runs with a language by a fit to those without it, which takes its effect from what `sm.like` offers.
+
+    On losses of the other languages, the mean over them; its own loss is another question.
+    """
+    by_game: dict[str, dict[str, list[float]]] = {}
+    for title, path in {"study, game": "study/game-tiny.csv", **NEW_TO}.items():
+        log = sm.read_runs(FIXTURES / path)
+        log = log.select(log.D > 0)
+        found = by_game.setdefault(title, {})
+        for place, new in enumerate(log.sources[: 1 if SMALL else None]):
+            there, others = log.p[:, place] > 0, [name for name in log.sources if name != new]
+            fit, left = sm.fit(log.select(~there), "learned-base", bootstrap=0, folds=0), log.select(there)
+            each = [error_without(sm.like(fit, f"{new}={name}"), left, new) for name in others]
+            text = sm.text_shapley(TEXT, sources=(*others, new)).sv
+            found.setdefault("the text's nearest", []).append(each[int((text + text.T)[-1, :-1].argmax())])
+            found.setdefault("another language, in the mean", []).append(float(np.mean(each)))
+            found.setdefault("the best other language, by what is to be told", []).append(min(each))
+            own = error_without(sm.like(fit, f"{new}=text:{TEXT}"), left, new)
+            found.setdefault("its own row of the text's matrix", []).append(own)
+    table("PE of losses of runs with a language that no fitted run held, %", "its effect is that of", *by_game)
+    for name in next(iter(by_game.values())):
+        row(name, *(float(np.mean(found[name])) for found in by_game.values()))
+
+
+def error_without(fit: sm.Fit, log: sm.RunLog, new: str) -> float:
+    """PE of a log's losses, but for those of one language, %."""
+    others = [place for place, name in enumerate(log.targets) if name != new]
+    predicted = np.stack([fit.at(*budget).mean(p[None])[0] for p, *budget in zip(log.p, log.N, log.D, strict=True)])
+    return 100 * float(np.abs(predicted / log.loss - 1)[:, others].mean())
+
+
+def measure_atlas() -> None:
+    """The pairs that ATLAS measured at 2B parameters, of the languages whose whole texts are at hand."""
+    path = SHARED / "extra" / "atlas_bts_38x38.csv"
+    if not path.is_file():
+        return
+    texts = {file.name.partition(".")[0] for file in TEXT.glob("*.txt.gz")}
+    cells = pl.read_csv(path).filter(pl.col("measured") == 1)
+    pairs = [(source, target, bts) for source, target, bts, _ in cells.rows() if {source, target} <= texts]
+    languages = sorted({source for source, *_ in pairs})
+    bts = np.array([one for *_, one in pairs])
+    kin = {"de": "Germanic", "en": "Germanic", "es": "Romance", "fr": "Romance"}
+    same = {"same script": dict.fromkeys(kin, "Latin"), "same family": kin}
+    guesses = {
+        name: np.array([float(kind.get(one, one) == kind.get(other, other)) for one, other, _ in pairs])
+        for name, kind in same.items()
+    }
+    guesses["script and family"] = sum(guesses.values(), np.zeros(len(pairs)))
+    for order in (1,) if SMALL else (0, 1, 2):
+        matrix = sm.text_shapley(TEXT, sources=languages, order=order)
+        places = [(matrix.sources.index(one), matrix.targets.index(other)) for one, other, _ in pairs]
+        for name, values in (("values", matrix.sv), ("normalised", matrix.nsv)):
+            guesses[f"text, order {order}, {name}"] = np.array([values[place] for place in places])
+    rows_of = [[at for at, pair in enumerate(pairs) if pair[1] == target] for target in languages]
+    table(f"ATLAS's measured pairs, {len(pairs)} of 72: Spearman", "", "all pairs", "within targets")
+    for name, guess in guesses.items():
+        within = [spearman(guess[rows], bts[rows]) for rows in rows_of if np.ptp(guess[rows]) > 0]
+        row(name, spearman(guess, bts), float(np.mean(within)))
+
+
+def spearman(one: np.ndarray, other: np.ndarray) -> float:
+    return float(spearmanr(one, other).statistic)
 
 
 def measure_first_mixtures() -> None:
