@@ -52,7 +52,7 @@ Sizes = tuple[float, ...] | None
 def fit(out: Output, log: sm.RunLog, **keywords: Any) -> None:
     """Fit a law of the loss in N, D and the mixture.
 
-    The default, `--law auto`, takes the law learned-base unless cross-validation finds another clearly better. Several
+    The default, `--law auto`, takes the law learned-base; `compare` tells whether another is better. Several
     logs are fitted together: coalition runs at a small size inform the transfer at a large one. A law of your own is
     named as my_law.py:MyLaw.
     """
@@ -63,7 +63,6 @@ def fit(out: Output, log: sm.RunLog, **keywords: Any) -> None:
 def fit_view(found: sm.Fit, everything: bool) -> list[Part]:
     """The law, how it was chosen, how well it predicts, its parameters, and the budgets that it was fitted to."""
     parts: list[Part] = [Heading(f"Law {found.law.name}: {found.law.assumption}")]
-    parts += [] if found.selection is None else comparison_view(found.selection)
     kind = "the runs that were fitted" if found.held_out is None else "held-out mixtures"
     parts += section(f"Error on {kind} ({found.rows:,} rows)", scores_table(found.held_out or found.fitted_scores))
     parts += section("Parameters (-v shows all, with intervals)", _parameters(found, everything))
@@ -106,7 +105,8 @@ def compare(out: Output, log: sm.RunLog, laws: str | None, **keywords: Any) -> N
     """Score laws on runs that they were not fitted to, the same for all."""
     chosen = None if laws is None else [law_of(out, name.strip()) for name in laws.split(",")]
     found = sm.compare(log, chosen, **keywords, progress=out.progress)
-    out.answer(found, lambda: [*comparison_view(found), f"`--law auto` takes {found.preferred()}."], log.notices)
+    told = f"{found.preferred()} is what to fit (--law): learned-base, unless another is better by more than chance."
+    out.answer(found, lambda: [*comparison_view(found), told], log.notices)
 
 
 def comparison_view(found: sm.Comparison) -> list[Part]:

@@ -90,7 +90,7 @@ def report(
     mixture : Mixture or path, optional
         What `optimize` found under it, at which the page begins; without one there is nothing to move.
     comparison : Comparison or path, optional
-        Laws on the same held-out runs; that from which `auto` chose, where there is none.
+        Laws on the same held-out runs.
     transfer : TransferMatrix, optional
         Shapley values, to be shown.
     downstream : Downstream or path, optional
@@ -112,7 +112,7 @@ def report(
     if best is not None and best.sources != known.sources:
         hint = "give the fit that the mixture was found under"
         raise UsageError("the mixture has other sources than the fit", hint=hint)
-    compared = known.selection if comparison is None else Comparison.taken(comparison)
+    compared = None if comparison is None else Comparison.taken(comparison)
     data, reason = _movable(known, best, name)
     parts = [
         section("question", "Move the question", *_panel(reason)),

@@ -18,7 +18,7 @@ Modules, in reading order:
   questions         what a fit asks of its log: losses far from the law, recipes and orders that explain residuals
   one_law           one law fitted to one study: the law, its replicates, its errors and its noise
   regimes           runs with and without a target's own language, and a law fitted to each
-  comparison        every law on the same held-out runs, and which of them `auto` takes
+  comparison        every law on the same held-out runs
   fit               from logs to a fitted law, and what it answers
   borrowed_sources  sources without runs, each taken to be like one that runs hold
 """

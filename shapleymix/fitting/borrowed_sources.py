@@ -156,7 +156,8 @@ class _TextRow:
             return None
         held = _held(fit)
         matrix = text_shapley(known.removeprefix(TEXT), sources=(*held, new))
-        together = (matrix.sv + matrix.sv.T)[-1, :-1]
+        assert matrix.sv is not None  # text gives values, not only normalised ones
+        together = matrix.sv[-1, :-1] + matrix.sv[:-1, -1]
         places = [matrix.targets.index(name) if name in matrix.targets else -1 for name in fit.targets]
         nsv = np.where(np.array(places) < 0, 0.0, matrix.nsv[:, places])
         own = own_data(paths_of((*held, new), fit.parents, fit.targets), fit.targets)

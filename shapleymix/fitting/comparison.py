@@ -1,4 +1,4 @@
-"""Every law on the same held-out runs, how sure it is that one beats another, and which of them `auto` takes."""
+"""Every law on the same held-out runs, and how sure it is that one beats another."""
 
 from __future__ import annotations
 
@@ -23,23 +23,16 @@ from shapleymix.fitting.held_out import (
 )
 from shapleymix.fitting.regimes import RegimeSplit, part_regimes, part_regimes_by
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
-from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study, study_of
+from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law
-from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
-from shapleymix.laws.mixture_laws import Additive
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
 USUAL = LearnedBase.name
-MIXTURES_A_NUMBER = 6
-"""Mixtures that a log holds for each number of the rival before it is tried: with fewer it was never better, and it
-takes longer than all else (`bench_accuracy.py`)."""
 Predicted = FloatArray | ShapleyMixError
 """The held-out losses of a law, or why there are none."""
-RACED = 3
-"""Folds on which the rival is tried."""
 LEAST_MIXTURES = 6  # fewer do not tell their own standard error
 
 
@@ -94,7 +87,7 @@ class Comparison(Tabular, Record):
         return scored[int(np.argmin([entry.scores.mean["PE"] for entry in scored if entry.scores]))].law
 
     def preferred(self) -> str:
-        """The law that `law="auto"` takes: `learned-base`, unless the best is better by more than chance."""
+        """The law to take: `learned-base`, unless the best is better by more than chance."""
         scored, best = [entry.law for entry in self._list_scored()], self.best()
         return USUAL if USUAL in scored and self.significance(scored.index(best), scored.index(USUAL)) >= 0 else best
 
@@ -214,27 +207,6 @@ def contest(
         hint = "give more runs, or name another law"
         raise FitError(f"no law could be fitted: {faults[0].message}", hint=hint) from faults[0]
     return _summary(contenders, found, study, masks, design)
-
-
-def compare_for_auto(study: Study, progress: Progress | None = None) -> Comparison:
-    """The comparison from which `law="auto"` takes a law: `learned-base`, and `additive` where runs may tell it.
-
-    Raises
-    ------
-    UsageError, FitError
-        If there are too few mixtures for cross-validation.
-    """
-    if study.mixtures < MIXTURES_NEEDED:
-        message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
-        raise FitError(message, hint="give more runs, or name a law")
-    masks, design = study.cross_validation(min(CHOOSING, study.mixtures))
-    usual = LearnedBase if study.inputs.sources else Chinchilla
-    if not study.inputs.sources or study.mixtures < MIXTURES_A_NUMBER * size_of(Additive, study):
-        return contest([usual], study, masks, design, progress)
-    some = masks[:RACED]
-    found = [predict_held_out(usual, study, masks), predict_held_out(Additive, study, some)]
-    found[0] = np.where(np.any(some, axis=0)[:, None], found[0], np.nan)
-    return _summary([usual, Additive], found, study, some, f"{len(some)} folds of a {design}")
 
 
 def _summary(

@@ -152,12 +152,12 @@ class Estimation:
         return self.packing.fill_unseen(x, self.find_seen(shares))
 
     @cached_property
-    def sample(self) -> tuple[Estimation, IntArray]:
+    def sample(self) -> tuple[Estimation, BoolArray]:
         """The same on rows that tell starts apart, and these: of many a sample, in which every target has a loss."""
-        seen, count = self.observed, len(self.observed.N)
-        rows = np.sort(np.random.default_rng(0).permutation(count)[:STARTED_ON])
+        seen = self.observed
+        rows = np.random.default_rng(0).permutation(len(seen.N)) < STARTED_ON
         if np.any((seen.weight > 0).any(axis=0) > (seen.weight[rows] > 0).any(axis=0)):
-            rows = np.arange(count)
+            rows[:] = True
         observed = replace(seen, **{name: value[rows] for name, value in vars(seen).items()})
         return replace(self, observed=observed, evidence=select_rows(self.evidence, rows)), rows
 

@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike
 from shapleymix.display import Columns, Tabular, short
 from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
-from shapleymix.fitting.comparison import Comparison, compare_for_auto
 from shapleymix.fitting.coverage import Coverage, Extrapolation
 from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
-from shapleymix.fitting.held_out import Scores, law_of, score
+from shapleymix.fitting.held_out import Scores, law_for, score
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
 from shapleymix.fitting.one_law import errors_of, noise_of
 from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Points, Prediction, points_of
@@ -57,8 +56,6 @@ class Fit(Tabular, Record):
         Symbols that the data do not determine.
     fitted_scores, held_out : Scores, optional
         Scores on the fitted losses, and on losses that the fit did not see.
-    selection : Comparison, optional
-        The comparison from which `auto` chose.
     coverage, rows : Coverage and int
         What the used losses cover, target by target, and of how many rows they are.
     notices : tuple of str
@@ -89,7 +86,6 @@ class Fit(Tabular, Record):
     held: tuple[str, ...]
     fitted_scores: Scores
     held_out: Scores | None
-    selection: Comparison | None
     coverage: Coverage
     rows: int
     notices: tuple[str, ...]
@@ -505,8 +501,8 @@ def fit(
     log : RunLog, path, or a sequence of them
         Run logs; coalition runs at a small size inform the transfer at a large one.
     law : str or type[Law]
-        A law's name or class; `"auto"` takes `learned-base`, or `additive` where there are runs enough for it and it is
-        clearly better in grouped cross-validation.
+        A law's name or class; `"auto"` takes `learned-base`, which no other beat on any log that we tried, or
+        `chinchilla` for runs of one mixture. `compare` tells whether another is better on yours.
     transfer : table or path, optional
         The transfer matrix, with Shapley values of every source for every target, for laws that need it.
     languages : table or path, optional
@@ -528,14 +524,11 @@ def fit(
     """
     how = Settings(**settings, bootstrap=bootstrap)
     study = study_of(log, transfer, languages, how, seed, vocabulary=vocabulary)
-    alone = law == AUTO and len(set(study.log.mixture_keys)) == 1
-    parts = part_regimes(study)
-    selection = compare_for_auto(parts.study, progress) if law == AUTO and not alone else None
-    chosen = Chinchilla if alone else law_of(law if selection is None else selection.preferred())
+    chosen, alone = law_for(law, study), len(set(study.log.mixture_keys)) == 1
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)
-    found = replace(fit_of(parts, chosen, progress), selection=selection)
-    if alone:
+    found = fit_of(part_regimes(study), chosen, progress)
+    if alone and law == AUTO:
         found = replace(found, notices=(ONE_MIXTURE, *found.notices))
     caution(found.warnings)
     return found
@@ -555,7 +548,7 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
         stopped=point.stopped, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
         fitted_scores=fitted_scores, held_out=held_out,
-        selection=None, rows=int(point.used.any(axis=1).sum()),
+        rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),
         noise=noise_of(study, point, study.evidence.judged), parents=dict(log.parents),

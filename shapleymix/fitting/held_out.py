@@ -15,10 +15,13 @@ from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
 from shapleymix.fitting.estimation import EVERY, FOLD, Estimation
 from shapleymix.fitting.search import estimate
-from shapleymix.fitting.study import Study, pick_by_fold
+from shapleymix.fitting.settings import AUTO
+from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_by_fold
 from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, ask
+from shapleymix.laws.core import Chinchilla
+from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.statistics import pearson
 from shapleymix.tables.runs import RunLog
@@ -246,6 +249,24 @@ def law_of(given: str | type[Law]) -> type[Law]:
     if not (inspect.isclass(given) and issubclass(given, Law)):
         raise UsageError(f"{given!r:.60} is no law", hint="give a law's name, or a subclass of Law")
     return given
+
+
+def law_for(given: str | type[Law], study: Study) -> type[Law]:
+    """The same for a study: `auto` is `learned-base`, or `chinchilla` where all runs have one mixture, or none.
+
+    Raises
+    ------
+    UsageError
+        Those of `law_of`. FitError if two mixtures are to tell what mixtures do.
+    """
+    if given != AUTO:
+        return law_of(given)
+    if len(set(study.log.mixture_keys)) == 1 or not study.inputs.sources:
+        return Chinchilla
+    if study.mixtures < MIXTURES_NEEDED:
+        message = f"law auto needs at least three different mixtures; the log has {study.mixtures}"
+        raise FitError(message, hint="give more runs, or name a law")
+    return LearnedBase
 
 
 def laws_of(given: Sequence[str | type[Law]] | str | type[Law]) -> list[type[Law]]:

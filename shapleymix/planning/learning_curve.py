@@ -21,9 +21,8 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError
-from shapleymix.fitting.comparison import compare_for_auto
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.held_out import law_of, predict_held_out, score
+from shapleymix.fitting.held_out import law_for, predict_held_out, score
 from shapleymix.fitting.regimes import part_regimes
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
@@ -139,11 +138,9 @@ def learning_curve(
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the mixtures are too few for three sizes.
     """
-    free = isinstance(law, str) and law == AUTO
     regimes = part_regimes(study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed))
     study = regimes.study
-    chosen = compare_for_auto(study, progress).preferred() if free else law
-    law, level = law_of(chosen), parse_level(level)
+    law, level = law_for(law, study), parse_level(level)
     sizes, notices = _fit_sizes(law, study, _designs(study), progress)
     if len(sizes) < SIZES_NEEDED:
         message = f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted"

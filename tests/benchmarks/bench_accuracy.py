@@ -87,7 +87,7 @@ def shown(title: str, comparison: sm.Comparison) -> dict[str, float]:
             continue
         told = (percent(entry), 100 * entry.standard_error, *(entry.scores.mean[one] for one in ("R2", "spearman")))
         row(entry.law, "-" if entry.parameters >= 10**6 else entry.parameters, *(f"{value:.3g}" for value in told))
-    print(f"\nlaw auto: {comparison.preferred()}; lowest error: {comparison.best()}")
+    print(f"\nto fit: {comparison.preferred()}; lowest error: {comparison.best()}")
     return {entry.law: percent(entry) for entry in comparison.entries}
 
 
