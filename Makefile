@@ -14,7 +14,7 @@ export OMP_NUM_THREADS ?= 1
 demo: $(VENV)/.core
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/demo.sh
 
-# the README's figure, from what the demo wrote
+# the README's figures, from what the demo wrote
 figures: $(VENV)/.dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh fixtures/figures.sh
 

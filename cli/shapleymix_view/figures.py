@@ -158,17 +158,17 @@ MOST_NUMBERS = 12
 """Up to so many sources and targets, each cell shows its number; of more, parents stand for their sources."""
 
 
-def plot_transfer(matrix: TransferMatrix, other: TransferMatrix | None = None) -> Picture:
-    """One matrix, or two side by side, of Shapley values in nats where both have them, else normalised.
+def plot_transfer(matrix: TransferMatrix, *others: TransferMatrix) -> Picture:
+    """One matrix, or several side by side, of Shapley values in nats where all have them, else normalised.
 
     Parameters
     ----------
-    matrix, other : TransferMatrix
+    matrix, others : TransferMatrix
         What each source (row) does for each target (column).
     """
-    folded = summed(matrix) if other is None and max(matrix.nsv.shape) > MOST_NUMBERS else None
+    folded = summed(matrix) if not others and max(matrix.nsv.shape) > MOST_NUMBERS else None
     matrix = folded or matrix
-    shown = [matrix] if other is None else [matrix, other.align(matrix.sources, matrix.targets)]
+    shown = [matrix, *(one.align(matrix.sources, matrix.targets) for one in others)]
     raw = all(one.sv is not None for one in shown)
     values = [np.asarray(one.sv if raw else one.nsv) for one in shown]
     off = [np.where(matrix.off_diagonal, one, np.nan) for one in values]
