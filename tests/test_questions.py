@@ -183,7 +183,7 @@ def test_a_fit_answers_for_final_losses():
     late, alone = (fit(one, "chinchilla", bootstrap=0, folds=3) for one in (log, log.select(last)))
     every = fit(log, "chinchilla", bootstrap=0, folds=3, checkpoints="all")
     assert (late.rows, every.rows, alone.rows) == (10, 80, 10)
-    assert any("70 of 80 rows are checkpoints" in notice for notice in late.notices)
+    assert any("rows are checkpoints" in notice for notice in late.notices)
     assert late.provenance["checkpoints"] == "final"
     np.testing.assert_array_equal(late.D_range, alone.D_range)
     scores = [evaluate(one, rows) for one in (late, every) for rows in (log, log.select(last))]

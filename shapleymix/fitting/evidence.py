@@ -97,8 +97,8 @@ def is_finished(log: RunLog) -> BoolArray:
 
 FINISHED = 0.99
 """Share of the schedule at which a run is finished: token counts are rounded to batches."""
-CHECKPOINT_POWER = 4.0
-"""Power of the share by which a checkpoint counts (`bench_accuracy.py`)."""
+CHECKPOINT_POWER, EARLIEST = 4.0, 0.45
+"""Power of the share by which a checkpoint counts, and the share before which it does not (`bench_accuracy.py`)."""
 OFTEN, TELLING = 1.5, 3
 """Epochs of some source, and how many runs with so many, that tell what repetition costs."""
 HARM_ERROR = 0.8
@@ -232,6 +232,7 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
             hint = "check the schedule or final column, or fit the losses along runs (checkpoints = all)"
             raise DataError("no run reaches the end of its schedule", location=Location(file=log.origin), hint=hint)
         keep &= _drop(~np.isnan(share), "of runs that did not reach the end of their schedule", notices, within=keep)
+        keep &= _drop(share >= EARLIEST, f"before {EARLIEST:g} of their run's schedule", notices, within=keep)
     if not keep.any():
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
     kept = log.select(keep)

@@ -48,8 +48,8 @@ class Settings:
         Losses of a target whose own language has fewer tokens than this are left out; 0 for one law for all losses. By
         default none are left out; where runs without the language behave differently, a fit to all predicts them.
     checkpoints : str
-        "final" to answer for losses at the end of a run, to which a checkpoint counts by the fourth power of its share
-        of the run's schedule; "all" for losses along a run, to which all count alike.
+        "final" to answer for losses at the end of a run, to which a checkpoint counts from .45 of the run's schedule
+        on, by the fourth power of its share of it; "all" for losses along a run, to which all count alike.
     """
 
     delta: float | None = None
