@@ -10,8 +10,9 @@ import gzip
 import multiprocessing
 import os
 import resource
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: threads only get into the way of matrices this small
@@ -36,6 +37,12 @@ GAMES = {
     "five languages, N = 23,712": ("multilingual5_coalitions.csv", "multilingual5_irds_raw.csv"),
 }
 """Trained games of bytes: all coalitions, and the in-run values of one run."""
+FURTHER = {
+    "N = 389,760": ("study/game-midi.csv", 0),
+    "2,048 tokens": ("study/game-bpe-asia.csv", 2048),
+    "4,096 tokens": ("study/game-bpe-europe.csv", 4096),
+}
+"""Trained games without in-run values: of a larger model, and of a tokenizer's ids, whose size is given."""
 WAYS = ((1, "1M"),) if SMALL else ((0, "1M"), (1, "100k"), (1, "300k"), (1, "1M"), (2, "1M"), (3, "1M"))
 """Orders and tokens of the models of text."""
 NEW_TO = {} if SMALL else {"five languages, game": "multilingual5_coalitions.csv", "runs": "multilingual5_runs.csv"}
@@ -177,6 +184,31 @@ def measure_text() -> None:
             found = agreement(name, exact, matrix, spent)
             if (order, D) == (1, "1M"):
                 must(f"{title}: Pearson off the diagonal, {name}", found, 0.97, ">=")
+    for title, (game, size) in {} if SMALL else FURTHER.items():
+        exact = sm.shapley_values(FIXTURES / game)
+        table(f"Values of text against exact ones, {title}", "", *columns)
+        for order, D in ((0, "300k"), (1, "100k"), (1, "300k"), (1, "1M"), (2, "300k"), (2, "1M")):
+            start = time.perf_counter()
+            with tempfile.TemporaryDirectory() as folder:
+                tokenizer = train_tokenizer(exact.sources, size, f"{folder}/bpe.json") if size else "bytes"
+                matrix = sm.text_shapley(TEXT, sources=exact.sources, order=order, D=D, tokenizer=tokenizer)
+            agreement(f"text, order {order}, D = {D}", exact, matrix, time.perf_counter() - start)
+            told = matrix.calibrate(exact.sv.sum(axis=0))  # what the run of the uniform mixture alone tells
+            agreement(f"text, order {order}, D = {D}, calibrated", exact, told)
+
+
+def train_tokenizer(languages: Sequence[str], size: int, path: str) -> str:
+    """Byte pairs of the first million characters of each language, as the runs of the games were trained on."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=["<end>"], initial_alphabet=letters)
+    texts = (gzip.decompress((TEXT / f"{name}.txt.gz").read_bytes()).decode()[:1_000_000] for name in languages)
+    made.train_from_iterator((text[at : at + 5000] for text in texts for at in range(0, len(text), 5000)), trainer)
+    made.save(path)
+    return path
 
 
 def agreement(name: str, exact: sm.TransferMatrix, matrix: sm.TransferMatrix, spent: float | str = "") -> float:
