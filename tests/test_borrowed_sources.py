@@ -187,8 +187,9 @@ def test_of_text_a_source_has_a_row_in_proportion(name, texts, tmp_path):
         np.testing.assert_allclose(after[4, target], multiple * nsv[4, target], rtol=1e-9)
     np.testing.assert_array_equal(after[:4], before)
     assert added.coverage.alike == {"oc": f"text:{texts}"}
-    with pytest.raises(UsageError, match="nl"):
-        like(found, f"nl=text:{texts}")
+    for known in ("nl", "en"):  # without text, and told by runs
+        with pytest.raises(UsageError, match=known):
+            like(found, f"{known}=text:{texts}")
 
 
 BY_SOURCE = [

@@ -36,7 +36,7 @@ LITTLE = 1e-300
 LikeSpec = Mapping[str, str] | Sequence[str] | str
 """`"cs=pl,sk=pl"`, `"cs=text:DIR"`, `"en/new"` for a part like a sibling, several such texts, or a mapping."""
 SIBLINGS, TEXT = "its siblings", "text:"
-_HINT = "write it like cs=pl: the new source, and the one that it is like"
+_HINT = "write it like cs=pl, the new source and the one that it is like, or like cs=text:DIR"
 
 
 def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
@@ -154,6 +154,7 @@ class _TextRow:
         """What the folder of `text:DIR` says; None where a source is taken to be like another."""
         if not known.startswith(TEXT):
             return None
+        _require_unknown(fit, new)
         held = _held(fit)
         matrix = text_shapley(known.removeprefix(TEXT), sources=(*held, new))
         assert matrix.sv is not None  # text gives values, not only normalised ones
@@ -240,7 +241,9 @@ class _Likeness:
                 row[..., self.mine] = row[..., own]
             row[..., own] = self._middle(value[..., own], own)
         weighs = (symbol.role == "coefficients" and symbol.low >= 0) or symbol.name == "nsv"
-        return self.text.scale_to(value, row) if weighs and self.text is not None else row
+        if not weighs or self.text is None:
+            return row
+        return np.minimum(self.text.scale_to(value, row), symbol.high if symbol.is_fitted else 1.0)
 
     def other(self, value: FloatArray, taken: IntArray) -> FloatArray:
         """The rows (B, K) of sources `taken` (B,), one a replicate, as another language than their own has them."""
@@ -292,6 +295,13 @@ def _move_row(symbol: Parameter, row: FloatArray, away: FloatArray, value: Float
     return np.where(row > 0, np.clip(moved, min(symbol.low, row.min(initial=np.inf)), top), 0.0)
 
 
+def _require_unknown(fit: Fit, new: str) -> None:
+    """Refuse a source whose effect runs tell, or that is taken to be like another already."""
+    if new in fit.coverage.alike or (new in fit.sources and new not in fit.unseen):
+        hint = "only a source without runs can be taken to be like another, once"
+        raise UsageError(f"like: the effect of {new!r} is known", hint=hint)
+
+
 def _models(fit: Fit, new: str, known: str) -> tuple[str, ...]:
     """The sources that a new one is like: the named one, or its siblings; refuses what can be like none."""
     missing, parent = fit.unseen, _parent(fit, new)
@@ -302,7 +312,5 @@ def _models(fit: Fit, new: str, known: str) -> tuple[str, ...]:
         raise UsageError(f"like: {known!r} is not one of the sources", hint=did_you_mean(known, fit.sources))
     if known in missing or known in fit.coverage.alike:
         raise UsageError(f"like: no run holds {known!r} itself", hint="name a source that runs hold")
-    if new in fit.coverage.alike or (new in fit.sources and new not in missing):
-        hint = "only a source without runs can be taken to be like another, once"
-        raise UsageError(f"like: the effect of {new!r} is known", hint=hint)
+    _require_unknown(fit, new)
     return siblings if known == SIBLINGS else (known,)
