@@ -69,5 +69,6 @@ def test_auto_finds_the_mixture_to_matter_or_not():
     flat = simulate(true_law("chinchilla", given), given, mixtures(45, 3), noise=1e-2)
     options: dict[str, Any] = {"bootstrap": 0, "folds": 3, "starts": 1}
     found = fit(flat, "auto", given.transfer, **options)
+    assert found.law.name == "learned-base"
     even, one = found.predict([[1 / 3] * 3, [0.8, 0.1, 0.1]], 1e8, 3e9).losses
     np.testing.assert_allclose(even, one, rtol=1e-2)  # within the noise: all sources are alike

@@ -88,12 +88,17 @@ def test_no_module_needs_itself() -> None:
     list(TopologicalSorter(graph).static_order())
 
 
-def test_cvxpy_is_imported_late() -> None:
+def test_what_is_large_is_imported_late() -> None:
     loaded = {name for name in modules() if any(one.split(".")[0] == "cvxpy" for one in imported(name, late=False))}
     assert not loaded
     code = (
         "import sys, shapleymix as sm; sm.fit; sm.optimize; "
         "sys.exit(any(one in sys.modules for one in ('cvxpy', 'torch')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    code = (  # a task of an array starts in half a second
+        "import sys, shapleymix_cli.sweeps, shapleymix_sweep.running; "
+        "sys.exit(any(one in sys.modules for one in ('scipy', 'polars')))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 

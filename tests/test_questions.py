@@ -193,6 +193,18 @@ def test_a_fit_answers_for_final_losses():
     assert late < 0.5 * every
 
 
+def test_what_came_early_in_a_run_moves_nothing():
+    log = checkpointed(0.1 * np.linspace(1, 0, 8))
+    early = log.D / log.ends < 0.45
+    spoiled = with_loss(log, np.where(early[:, None], log.loss * 3, log.loss))
+    kept, other, every = (fit(one, "chinchilla", **FAST, **how) for one, how in (
+        (log, {}), (spoiled, {}), (spoiled, {"checkpoints": "all"})
+    ))  # fmt: skip
+    budget = log.p[:1], log.N[:1], log.D[-1:]
+    np.testing.assert_array_equal(kept.law.losses(*budget), other.law.losses(*budget))
+    assert np.all(every.law.losses(*budget) != kept.law.losses(*budget))
+
+
 @pytest.mark.parametrize("column", ["schedule", "final"])
 def test_a_column_says_what_is_final(column):
     """Run b goes on after its schedule ended, with another schedule; run c did not reach the end of its own."""

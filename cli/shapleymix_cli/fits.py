@@ -105,7 +105,9 @@ def compare(out: Output, log: sm.RunLog, laws: str | None, **keywords: Any) -> N
     """Score laws on runs that they were not fitted to, the same for all."""
     chosen = None if laws is None else [law_of(out, name.strip()) for name in laws.split(",")]
     found = sm.compare(log, chosen, **keywords, progress=out.progress)
-    told = f"{found.preferred()} is what to fit (--law): learned-base, unless another is better by more than chance."
+    law = found.preferred()
+    why = "no other is better by more than chance" if law == "learned-base" else "it errs least"
+    told = f"Fit {law} (--law {law}): {why}."
     out.answer(found, lambda: [*comparison_view(found), told], log.notices)
 
 

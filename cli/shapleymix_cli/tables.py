@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
@@ -85,6 +86,7 @@ def shapley(out: Output, games: list[str], text: str | None, **keywords: Any) ->
     if text:
         given = {**given, "sources": names_of(given.get("sources"))}
         matrix = sm.text_shapley(text, **given, progress=out.progress)
+        out.note([_how_sure(matrix)])
     else:
         matrix = sm.shapley_values(read_log(out, games), **given)
     out.warn(matrix.provenance.get("notices", ()))
@@ -135,6 +137,15 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool, g
         second = second.calibrate()
     found = first.compare(second)
     out.emit(found, lambda: _similarity_view(found, f"{matrix} against {reference}"))
+
+
+def _how_sure(matrix: sm.TransferMatrix) -> str:
+    """How much text was counted, and by how much values still move."""
+    tokens, moves = matrix.provenance["tokens"].values(), [] if matrix.stderr is None else matrix.stderr
+    read = (
+        f"models read {size(matrix.provenance['D'])} tokens; {size(min(tokens))} to {size(max(tokens))} of a language"
+    )
+    return f"{read} were counted, and values still move by {np.median(moves):.2g} nats (standard error, in the middle)"
 
 
 def _matrix_view(matrix: sm.TransferMatrix) -> list[Part]:

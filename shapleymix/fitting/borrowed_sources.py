@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.errors import UsageError, caution, did_you_mean
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.settings import SEED
@@ -69,9 +70,14 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
         hint = "fit a law that has them, such as 'learned-base'"
         raise UsageError(f"like: law {law.name!r} has no coefficients of single sources to take over", hint=hint)
     rng = np.random.default_rng([parse_whole(seed, "seed"), RandomStream.LIKE])
+    beside = dict.fromkeys(pairs, "")
     for new, known in pairs.items():
-        fit = _with(fit, new, known, _TextRow.read(fit, new, known), rng)
-    caution(f"little is known of the effect of {new}: {fit.thin[new]}" for new in pairs)
+        text = _TextRow.read(fit, new, known)
+        fit = _with(fit, new, known, text, rng)
+        if text is not None:
+            rest = [name for name, value in zip(fit.targets, text.row, strict=True) if np.isnan(value)]
+            beside[new] = f", and on {short(rest)} like {text.nearest}" if rest else ""
+    caution(f"little is known of the effect of {new}: {fit.thin[new]}{beside[new]}" for new in pairs)
     return fit
 
 

@@ -86,7 +86,7 @@ def text_shapley(
     arrays = sample_languages(texts, sources, encoder, int(budget) + HELD_OUT, text_field, progress)
     largest, languages, K = max(int(one.max()) for one in arrays.values()), tuple(arrays), len(arrays)
     usual = max(encoder.vocabulary, largest + 1) if tokenizer == "bytes" else encoder.vocabulary
-    known = usual if vocabulary is None else parse_whole(vocabulary, "vocabulary")
+    known = usual if vocabulary is None else parse_whole(vocabulary, "vocabulary", 1)
     if largest >= known:
         raise DataError(f"the texts hold the token {largest}, expected 0 to {known - 1}", hint="give their vocabulary")
     counted = amounts(np.full(K, float(weights is None)), weights, languages, parse_positive, "weights")

@@ -334,7 +334,10 @@ def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, 
             found = np.zeros((0, 0))
     if found.ndim != 1 or found.dtype.kind not in "iu" or not 0 <= found.min(initial=0) <= found.max(initial=0) < MOST:
         hint = "give a file, a text of 1,000 characters or more, or token numbers"
-        raise UsageError(f"the text of {language!r} is {described(given)}", hint=hint)
+        place, what = None, described(given)
+        if isinstance(given, list) and given and isinstance(given[0], Path):
+            place, what = Location(file=str(given[0])), f"{found.dtype} numbers, expected whole ones from 0 on"
+        raise UsageError(f"the text of {language!r} is {what}", hint=hint, location=place)
     return found.astype(np.min_scalar_type(found.max(initial=0)))
 
 

@@ -11,13 +11,15 @@ import time
 
 import numpy as np
 from _data import logs
-from _report import SMALL, finish, must, row, table
+from _report import SMALL, finish, must, row, seconds, table
 
 import shapleymix as sm
 
 SIZES = ("8x30",) if SMALL else ("olmix", "50x200", "100x400", "200x10")
 REPLICATES, FOLDS = (5, 3) if SMALL else (200, 10)
-SECONDS, GIBIBYTES, OLMIX_SECONDS = 120.0, 2.0, 20.0  # that 100 languages x 400 runs may take on two cores
+SECONDS, GIBIBYTES, OLMIX_SECONDS = 90.0, 2.0, 20.0  # that 100 languages x 400 runs may take on two cores
+BARE = (8, 30) if SMALL else (24, 1000)
+BARE_SECONDS = 30.0  # of a CPU, that a fit to so many languages and runs may take without folds and replicates
 
 
 def main() -> None:
@@ -34,6 +36,11 @@ def main() -> None:
             must("100 languages, 400 runs: peak GB", found[3], GIBIBYTES)
         if size == "olmix":
             must("olmix dclm, 127 runs: wall seconds on two cores", found[1], OLMIX_SECONDS)
+    log = drawn(*BARE, sizes=(1e7, 4e7, 1.6e8), ratios=(5.0, 20.0, 60.0))
+    spent = seconds(lambda: sm.fit(log, bootstrap=0, folds=0), time.process_time)
+    table("A fit by default, without folds and replicates, at several N and D", "languages x runs", "CPU s")
+    row("x".join(map(str, BARE)), spent)
+    must("24 languages, 1,000 runs: CPU seconds", spent, BARE_SECONDS)
     finish()
 
 
@@ -49,15 +56,20 @@ def measured(size: str) -> list[float] | None:
     return [error, *spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6]
 
 
-def drawn(languages: int, runs: int) -> sm.RunLog:
-    """A log that a law of the same form made, with 1% of noise."""
+def drawn(
+    languages: int, runs: int, sizes: tuple[float, ...] = (1e7,), ratios: tuple[float, ...] = (100.0,)
+) -> sm.RunLog:
+    """A log that a law of the same form made, with 1% of noise, at budgets drawn from sizes and their D / N."""
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.full(languages, 0.3), runs)
     u = rng.exponential(0.1, (languages, languages)) * (rng.random((languages, languages)) < 0.3)
     helped = 1 + p**0.45 @ (u + 2 * np.eye(languages)) / 0.2
-    loss = (2 + rng.random(languages)) * helped**-0.2 * np.exp(rng.normal(0, 0.01, (runs, languages)))
+    N = rng.choice(sizes, runs)
+    D = N * rng.choice(ratios, runs)
+    core = 2 + rng.random(languages) + 300 * N[:, None] ** -0.34 + 500 * D[:, None] ** -0.3
+    loss = core * helped**-0.2 * np.exp(rng.normal(0, 0.01, (runs, languages)))
     names, labels = (tuple(f"{kind}{n}" for n in range(count)) for kind, count in (("l", languages), ("r", runs)))
-    return sm.RunLog(labels, np.full(runs, 1e7), np.full(runs, 1e9), p, loss, names, names)
+    return sm.RunLog(labels, N, D, p, loss, names, names)
 
 
 if __name__ == "__main__":
