@@ -141,11 +141,9 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool, g
 
 def _how_sure(matrix: sm.TransferMatrix) -> str:
     """How much text was counted, and by how much values still move."""
-    tokens, moves = matrix.provenance["tokens"].values(), [] if matrix.stderr is None else matrix.stderr
-    read = (
-        f"models read {size(matrix.provenance['D'])} tokens; {size(min(tokens))} to {size(max(tokens))} of a language"
-    )
-    return f"{read} were counted, and values still move by {np.median(moves):.2g} nats (standard error, in the middle)"
+    assert matrix.stderr is not None  # the halves of the text give them
+    counted = " to ".join(dict.fromkeys(size(end(matrix.provenance["tokens"].values())) for end in (min, max)))
+    return f"{counted} tokens of a language were counted; values still move by {np.median(matrix.stderr):.2g} nats"
 
 
 def _matrix_view(matrix: sm.TransferMatrix) -> list[Part]:

@@ -249,14 +249,15 @@ def measure_languages_without_runs() -> None:
         found = by_game.setdefault(title, {})
         for place, new in enumerate(log.sources[: 1 if SMALL else None]):
             there, others = log.p[:, place] > 0, [name for name in log.sources if name != new]
-            fit, left = sm.fit(log.select(~there), "learned-base", bootstrap=0, folds=0), log.select(there)
+            fit, left = sm.fit(log.select(~there), "learned-base", bootstrap=100), log.select(there)
             each = [error_without(sm.like(fit, f"{new}={name}"), left, new) for name in others]
             text = sm.text_shapley(TEXT, sources=(*others, new)).sv
             found.setdefault("the text's nearest", []).append(each[int((text + text.T)[-1, :-1].argmax())])
             found.setdefault("another language, in the mean", []).append(float(np.mean(each)))
             found.setdefault("the best other language, by what is to be told", []).append(min(each))
-            own = error_without(sm.like(fit, f"{new}=text:{TEXT}"), left, new)
-            found.setdefault("its own row of the text's matrix", []).append(own)
+            told = sm.like(fit, f"{new}=text:{TEXT}")
+            found.setdefault("its own row of the text's matrix", []).append(error_without(told, left, new))
+            found.setdefault("inside the 90% intervals of that, %", []).append(share_inside(told, left, new))
     table("PE of losses of runs with a language that no fitted run held, %", "its effect is that of", *by_game)
     for name in next(iter(by_game.values())):
         row(name, *(float(np.mean(found[name])) for found in by_game.values()))
@@ -267,6 +268,12 @@ def error_without(fit: sm.Fit, log: sm.RunLog, new: str) -> float:
     others = [place for place, name in enumerate(log.targets) if name != new]
     predicted = np.stack([fit.at(*budget).mean(p[None])[0] for p, *budget in zip(log.p, log.N, log.D, strict=True)])
     return 100 * float(np.abs(predicted / log.loss - 1)[:, others].mean())
+
+
+def share_inside(fit: sm.Fit, log: sm.RunLog, new: str) -> float:
+    """The share of the same losses that intervals hold, %."""
+    others, told = [name != new for name in log.targets], fit.predict(log.p, log.N, log.D)
+    return 100 * float(((told.low <= log.loss) & (log.loss <= told.high))[:, others].mean())
 
 
 def measure_atlas() -> None:
