@@ -15,7 +15,7 @@ from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
 from shapleymix.fitting.coverage import Coverage, Extrapolation
 from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
-from shapleymix.fitting.held_out import Scores, law_for, score
+from shapleymix.fitting.held_out import Scores, choose_law, score
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
 from shapleymix.fitting.one_law import errors_of, noise_of
 from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Points, Prediction, points_of
@@ -524,11 +524,11 @@ def fit(
     """
     how = Settings(**settings, bootstrap=bootstrap)
     study = study_of(log, transfer, languages, how, seed, vocabulary=vocabulary)
-    chosen, alone = law_for(law, study), len(set(study.log.mixture_keys)) == 1
+    chosen = choose_law(law, study)
     if progress is not None:
         progress(f"fitting {chosen.name}", 0, 1)
     found = fit_of(part_regimes(study), chosen, progress)
-    if alone and law == AUTO:
+    if law == AUTO and chosen is Chinchilla and study.inputs.sources:
         found = replace(found, notices=(ONE_MIXTURE, *found.notices))
     caution(found.warnings)
     return found

@@ -251,8 +251,8 @@ def law_of(given: str | type[Law]) -> type[Law]:
     return given
 
 
-def law_for(given: str | type[Law], study: Study) -> type[Law]:
-    """The same for a study: `auto` is `learned-base`, or `chinchilla` where all runs have one mixture, or none.
+def choose_law(given: str | type[Law], study: Study) -> type[Law]:
+    """The law that a name or a class says; `auto` says `learned-base`, or `chinchilla` of runs of one mixture or none.
 
     Raises
     ------

@@ -22,7 +22,7 @@ import numpy as np
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.held_out import law_for, predict_held_out, score
+from shapleymix.fitting.held_out import choose_law, predict_held_out, score
 from shapleymix.fitting.regimes import part_regimes
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
@@ -140,7 +140,7 @@ def learning_curve(
     """
     regimes = part_regimes(study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed))
     study = regimes.study
-    law, level = law_for(law, study), parse_level(level)
+    law, level = choose_law(law, study), parse_level(level)
     sizes, notices = _fit_sizes(law, study, _designs(study), progress)
     if len(sizes) < SIZES_NEEDED:
         message = f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted"
