@@ -55,7 +55,7 @@ def by_hand(log: RunLog, given: Inputs, law: str, folds: int) -> FloatArray:
         found = fit(
             log.select(~aside), law, given.transfer, given.languages, bootstrap=0, folds=0, delta=np.inf, **FAST
         )
-        predicted[aside] = found.law(log.p[aside], log.N[aside], log.D[aside])
+        predicted[aside] = found.predict(log.p[aside], log.N[aside], log.D[aside]).losses
     return predicted
 
 
@@ -166,7 +166,7 @@ def test_leaving_the_largest_size_out(sizes, held):
     aside = np.isclose(log.N, log.N.max())
     found = fit(log.select(~aside), "shapley", given.transfer, bootstrap=0, folds=0, delta=np.inf, **FAST)
     assert set(found.held) == held
-    predicted = found.law(log.p[aside], log.N[aside], log.D[aside])
+    predicted = found.predict(log.p[aside], log.N[aside], log.D[aside]).losses
     error = np.abs(predicted - log.loss[aside]).sum(axis=0) / log.loss[aside].sum(axis=0)
     np.testing.assert_allclose(table.entries[0].scores.PE, error, rtol=1e-5)
     assert table.rows == aside.sum()

@@ -13,6 +13,7 @@ from simulated import inputs, true_law
 
 from shapleymix import Fit, compare, evaluate, fit, optimize
 from shapleymix.errors import UsageError
+from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.surface import LawAtBudget
 from shapleymix.laws import LAWS
 from shapleymix.laws.core import HARM_PRIOR, WORTH_PRIOR
@@ -37,7 +38,10 @@ def test_pieces_with_a_supply_are_convex_have_true_slopes_and_proved_optima(name
     )
     size, tokens = 10 ** rng.uniform(7, 9.5), 10 ** rng.uniform(8.5, 10.5)
     law = true_law(name, given, seed)
-    regime = LawAtBudget(law, None, size, tokens, supply, symbols, None, harm_map(given.sources, given.targets))
+    none = Residual(
+        given.targets, np.arange(4), (), np.zeros((0, 4)), np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0, dtype=int)
+    )
+    regime = LawAtBudget(law, None, size, tokens, supply, symbols, None, harm_map(given.sources, given.targets), none)
     pieces, w = regime.pieces, rng.uniform(0.2, 1, 3)
     p, q = 0.01 + 0.96 * rng.dirichlet(np.ones(4), (2, 40))
     steps = 1e-6 * np.eye(4)
@@ -129,6 +133,7 @@ def test_a_saved_fit_predicts_as_before_and_as_the_formulas_say(found: Fit, tmp_
     symbols = found.repetition.symbols
     by_hand = found.law(effective(p, u, np.exp(-symbols[1:])), *budgets)
     by_hand = by_hand + found.law.core(*budgets) * np.exp(symbols[0]) * harmful(p, u, N, D)
+    by_hand = by_hand * np.exp(found.residual.mean(p))
     np.testing.assert_allclose(found.predict(p, N, D, unique=unique).losses, by_hand, rtol=1e-12)
     np.testing.assert_allclose(found.predict(p, N, D, available={"en": 2e7}).losses[0], by_hand[0], rtol=1e-12)
     plenty = found.predict(p, N, D, available={"en": 1e12})

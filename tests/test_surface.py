@@ -145,7 +145,7 @@ def test_pieces_are_the_mean_where_every_language_is_there(case: str):
     if surface.pieces is None:
         assert case == "mariner"
         return
-    np.testing.assert_array_equal(surface.pieces.losses(q), surface.mean(q)[0])
+    np.testing.assert_array_equal(surface.pieces.losses(q), surface.of_law(q)[0])
     assert surface.draws.batch == (12,)
 
 
@@ -155,7 +155,7 @@ def test_another_regime_tells_what_lacks_its_language():
     q[1:] = 1 / (len(q) - 1)
     lacking = own == 0
     assert lacking.any()
-    np.testing.assert_array_equal(surface.mean(q)[0][lacking], surface.absent.losses(q)[lacking])
+    np.testing.assert_array_equal(surface.of_law(q)[0][lacking], surface.absent.losses(q)[lacking])
     assert ((surface.edge >= 1e-6) == (own >= 0)).all()
     trace = q + np.where(np.arange(len(q)) == 0, 1e-9, 0.0)
     np.testing.assert_allclose(surface.mean(trace), surface.mean(q), rtol=1e-5)
@@ -201,21 +201,21 @@ def test_noise_is_recovered():
     size = np.array([0.01, 0.02, 0.03, 0.04])
     common = draws.standard_normal((budgets, targets))[cells]
     held = size * (np.sqrt(0.75) * field + 0.5 * common)
-    found = Noise.of(held, held, np.arange(rows), cells)
+    found = Noise.of(held, held, held, np.arange(rows), cells)
     np.testing.assert_allclose(found.scale, size, rtol=0.1)
     assert found.shared == pytest.approx(0.36 * 0.75, abs=0.06)
     assert found.common == pytest.approx(0.25, abs=0.06)
     assert found.runs == pytest.approx(rows, rel=0.01)
-    half = Noise.of(2 * held, held, np.arange(rows), cells)
+    half = Noise.of(2 * held, 2 * held, held, np.arange(rows), cells)
     np.testing.assert_allclose(half.scale, size * np.sqrt(2), rtol=0.1)  # between what is left and what is missed
-    assert Noise.of(np.full((3, 2), np.nan), np.zeros((3, 2)), np.arange(3), np.arange(3)) is None
+    assert Noise.of(np.full((3, 2), np.nan), *np.zeros((2, 3, 2)), np.arange(3), np.arange(3)) is None
 
 
 def test_rows_of_one_mixture_are_no_runs_of_their_own():
     draws = np.random.default_rng(1)
     groups = np.repeat(np.arange(40), 5)
     alike = 0.01 * draws.standard_normal((40, 3))[groups]
-    found = Noise.of(alike, alike, groups, np.zeros(200, dtype=int))
+    found = Noise.of(alike, alike, alike, groups, np.zeros(200, dtype=int))
     assert found.runs == pytest.approx(40, rel=0.05)
 
 

@@ -163,7 +163,7 @@ def _proof(found: sm.Mixture, noun: str, unit: str) -> list[Part]:
     if found.gap != found.gap:
         return [mean, "No proof of optimality: this is the best mixture of a search."]
     most = "rounding" if found.relative_gap < ROUNDING else f"{found.gap:.1e} {unit}"
-    return [mean, f"Proof: no mixture within the bounds is better by more than {most}."]
+    return [mean, f"Proof: by the law no mixture within the bounds is better by more than {most}."]
 
 
 def _prices(found: sm.Mixture) -> Table:

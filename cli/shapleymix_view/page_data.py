@@ -31,6 +31,8 @@ STEPS = 5
 """Sizes N and token counts D of the grid, beside the mixture's own."""
 AHEAD = 10.0
 """The grid ends at so many times the mixture's budget, or at the largest that was fitted."""
+DIGITS = 11
+"""Decimals of what the law misses of runs: objectives are the terminal's to 1e-9."""
 FIELDS = ("floor", "scale", "gamma", "phi", "s", "base", "unique", "rate", "harm")
 ALIKE = ("unit", "own", "edge", "equal", "rows", "ball", "anchor", "read")
 """What budgets have in common, mostly."""
@@ -143,6 +145,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
             for one in mixture.baselines
             if np.isfinite(one.objective)
         ],
+        "residual": _residual(fit),
         "worst": own.goal.worst,
         "kl": own.goal.kl,
         "ranges": ranges,
@@ -155,6 +158,13 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
         "command": ["shapleymix", "optimize", name],
         "flags": list(_flags(asked, mixture.sources)),
     }
+
+
+def _residual(fit: Fit) -> Json:
+    """What the law misses of mixtures: roots of the runs' ratios (G, M), and by how much each pulls targets (G, K)."""
+    left = fit.residual
+    numbers = {"roots": np.sqrt(left.p), "pull": left.pull}
+    return {name: np.round(one, DIGITS).tolist() for name, one in numbers.items()} | {"reach": left.reach}
 
 
 def _steps(now: float, fitted: FloatArray) -> list[float]:

@@ -11,6 +11,7 @@ Modules, in reading order:
   search            from nothing, or from a finished fit, to a law: starts, what repeats are worth, replicates
   coverage          whether there are runs enough for a law, and where its fit has data
   study             what fitting and comparing both run on, and what cross-validation chose that a law believes
+  residual          what a law misses of mixtures, by what it missed of those of the runs
   held_out          held-out predictions of laws and black boxes, and how well they match losses
   noise             how runs scatter about a law: one model of log losses
   surface           all that is known of losses at one budget: values, joint samples, convex pieces

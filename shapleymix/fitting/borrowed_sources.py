@@ -102,20 +102,26 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
         lambda symbol, value: place.insert(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
     )
     replicates = None if fit.replicates is None else _spread_replicates(fit.replicates, place, rng)
-    coverage, repetition = fit.coverage, fit.repetition
+    coverage, repetition, residual = fit.coverage, fit.repetition, fit.residual
     if fresh:
+        alike = np.insert(residual.alike + (residual.alike >= place.row), place.row, place.row)
+        residual = replace(residual, alike=alike, p=np.insert(residual.p, place.row, 0.0, axis=1))
         repetition = None if repetition is None else repetition.with_source(place.row)
         p_range = np.insert(coverage.p_range, place.row, 0.0, axis=1)
         mixtures = np.insert(coverage.mixtures, place.row, 0, axis=1)
         ties = np.insert(coverage.ties, place.row, 0.0, axis=1) if len(coverage.ties) else coverage.ties
         coverage = replace(coverage, p_range=p_range, mixtures=mixtures, ties=ties)
+    if len(models) == 1:
+        alike = np.where(np.arange(len(sources)) == place.row, sources.index(models[0]), residual.alike)
+        residual = replace(residual, alike=alike)
     coverage, absent = replace(coverage, alike={**coverage.alike, new: known}), fit.absent
     if absent is not None:  # what tells mixtures without a target's own language knows the source, too
-        own = absent.law, absent.replicates, absent.coverage
-        whole = _with(replace(fit, law=own[0], replicates=own[1], coverage=own[2], absent=None), new, known, text, rng)
-        absent = replace(absent, law=whole.law, replicates=whole.replicates, coverage=whole.coverage)
+        parts = ("law", "replicates", "coverage", "residual")
+        apart = {name: getattr(absent, name) for name in parts}
+        whole = _with(replace(fit, absent=None, **apart), new, known, text, rng)
+        absent = replace(absent, **{name: getattr(whole, name) for name in parts})
     changed = {"law": law, "replicates": replicates, "coverage": coverage, "repetition": repetition, "absent": absent}
-    return replace(fit, sources=sources, **changed)
+    return replace(fit, sources=sources, residual=residual, **changed)
 
 
 def _held(fit: Fit) -> list[str]:

@@ -197,7 +197,7 @@ def contest(
         if progress is not None:
             progress(contender.name, index, len(contenders))
         try:
-            found.append(predict_held_out(contender, study, masks))
+            found.append(predict_held_out(contender, study, masks).losses)
         except UsageError:
             raise
         except ShapleyMixError as error:  # a law that these data cannot support drops out; the others go on

@@ -17,10 +17,11 @@ from shapleymix.fitting.coverage import Coverage, Extrapolation
 from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, choose_law, score
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
-from shapleymix.fitting.one_law import errors_of, noise_of
+from shapleymix.fitting.one_law import errors_of, noise_of, residual_of
 from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Points, Prediction, points_of
 from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fit_regimes, part_regimes
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
+from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, recenter, widen, with_score
@@ -56,6 +57,8 @@ class Fit(Tabular, Record):
         Symbols that the data do not determine.
     fitted_scores, held_out : Scores, optional
         Scores on the fitted losses, and on losses that the fit did not see.
+    residual : Residual
+        What the law misses of mixtures near the fitted ones, which is added to all that it predicts.
     coverage, rows : Coverage and int
         What the used losses cover, target by target, and of how many rows they are.
     notices : tuple of str
@@ -86,6 +89,7 @@ class Fit(Tabular, Record):
     held: tuple[str, ...]
     fitted_scores: Scores
     held_out: Scores | None
+    residual: Residual
     coverage: Coverage
     rows: int
     notices: tuple[str, ...]
@@ -246,7 +250,7 @@ class Fit(Tabular, Record):
             middle = self.coverage.whole_p_range.mean(axis=1)
             middle /= max(float(middle.sum()), 1e-300)  # the mixture at which replicates are moved to lie about the law
             with np.errstate(invalid="ignore", divide="ignore"):
-                factor = known.with_own.losses(middle) / np.median(draws.losses(middle), axis=0)
+                factor = known.with_own.of_law(middle) / np.median(draws.losses(middle), axis=0)
             draws = draws.scale_losses(np.where(np.isfinite(factor), factor, 1.0))
         own, edge, absent = np.full(len(self.targets), -1), np.zeros(len(self.targets)), None
         if self.absent is not None and known.without is not None:
@@ -355,19 +359,25 @@ class FitLosses(LossSource):
         harmed = harm_map(fit.paths, fit.targets)
         twins = fit.coverage.twins(fit.sources, fit.paths, fit.targets)
 
-        def regime(law: Law, replicates: Law | None) -> LawAtBudget:
-            return LawAtBudget(law, replicates, N, D, supply, symbols, drawn, harmed, twins)
+        def regime(part: Fit | NoOwnData) -> LawAtBudget:
+            own = part.law, part.replicates
+            return LawAtBudget(*own, N, D, supply, symbols, drawn, harmed, part.residual, twins)
 
-        other = None if fit.absent is None else regime(fit.absent.law, fit.absent.replicates)
+        other = None if fit.absent is None else regime(fit.absent)
         samples = 1 if fit.noise is None else SAMPLES
         if fit.replicates is not None:
             replicates = fit.replicates.batch()[0]
             samples = replicates * -(-SAMPLES // replicates)
-        return cls(fit, fit.targets, samples, N, D, regime(fit.law, fit.replicates), other)
+        return cls(fit, fit.targets, samples, N, D, regime(fit), other)
 
     def raw(self, p: FloatArray) -> FloatArray:
-        """Losses (R, K) as the law gives them, above an untrained model's, too."""
-        return np.stack([self._of_regimes(self.with_own.losses(one), one, LawAtBudget.losses) for one in p])
+        """Losses (R, K), above an untrained model's too, where the law gives such; what it misses lifts none there."""
+        return np.stack([self._of_regimes(self._lift(one), one, LawAtBudget.losses) for one in p])
+
+    def _lift(self, p: FloatArray) -> FloatArray:
+        """Losses (K,) of mixtures with the target's own language."""
+        most = np.maximum(self.with_own.of_law(p), self.fit.coverage.untrained)
+        return np.minimum(self.with_own.losses(p), most)
 
     def _of_regimes(
         self, known: FloatArray, p: FloatArray, asked: Callable[[LawAtBudget, FloatArray], FloatArray]
@@ -378,9 +388,14 @@ class FitLosses(LossSource):
         return np.where(there, asked(self.without, traceless(p)), known)
 
     def losses(self, p: FloatArray) -> FloatArray:
-        found = self.with_own.losses(p)
-        none = (found > self.fit.coverage.untrained) | self.fit.is_untold(p[None])[0]
-        return self._of_regimes(np.where(none, np.nan, found), p, LawAtBudget.losses)
+        return self._of_regimes(self._hide(self._lift(p), p), p, LawAtBudget.losses)
+
+    def of_law(self, p: FloatArray) -> FloatArray:
+        return self._of_regimes(self._hide(self.with_own.of_law(p), p), p, LawAtBudget.of_law)
+
+    def _hide(self, found: FloatArray, p: FloatArray) -> FloatArray:
+        """Losses (K,) at one mixture (M,), but for those that no model can have or nothing tells."""
+        return np.where((found > self.fit.coverage.untrained) | self.fit.is_untold(p[None])[0], np.nan, found)
 
     def base(self, p: FloatArray, samples: int) -> FloatArray:
         found = recenter(self.with_own, p, samples)
@@ -389,7 +404,12 @@ class FitLosses(LossSource):
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
         if self.fit.noise is None:
             return super().scatter(p, samples, runs=runs)
-        return self.fit.noise.field(p, samples, self.fit.seed, runs=runs)
+        absent, entries = self.fit.absent, None if self.fit.absent is None else self.fit.absent.entries(p)
+        found = self.fit.noise.field(p, samples, self.fit.seed, self.fit.residual, runs=runs)
+        if absent is None or entries is None or not entries.any():
+            return found
+        other = self.fit.noise.field(p, samples, self.fit.seed, absent.residual, runs=runs)
+        return np.where(np.hstack([np.zeros((len(p), 1), dtype=bool), entries, entries]), other, found)
 
     def scale_noise(self, p: FloatArray, unit: FloatArray) -> FloatArray:
         absent, noise = self.fit.absent, self.fit.noise
@@ -415,7 +435,7 @@ class FitLosses(LossSource):
             return None
         # the same draws for a source, whatever their order
         order = ranks_of(np.vstack([self.fit.coverage.whole_p_range.T, p]))
-        unit = noise.tilts(p[np.argsort(order)], samples, self.fit.seed)[:, order]
+        unit = noise.tilts(p, order, samples, self.fit.seed, self.fit.residual)
         return self.scale_noise(p, unit).swapaxes(1, 2)
 
     def most(self, p: FloatArray) -> FloatArray:
@@ -543,11 +563,12 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         If the runs are too few for the law.
     """
     study, point, absent = fit_regimes(parts, law, progress)
-    log, inputs, (fitted_scores, held_out, odd) = study.log, study.inputs, errors_of(study, point)
+    log, inputs, residual = study.log, study.inputs, residual_of(study, point, study.evidence.judged)
+    fitted_scores, held_out, odd = errors_of(study, point, residual)
     found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
-        stopped=point.stopped, held=point.held, coverage=point.coverage, repetition=point.repetition, absent=absent,
-        fitted_scores=fitted_scores, held_out=held_out,
+        stopped=point.stopped, held=point.held, residual=residual, coverage=point.coverage,
+        repetition=point.repetition, absent=absent, fitted_scores=fitted_scores, held_out=held_out,
         rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),

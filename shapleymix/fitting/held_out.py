@@ -14,6 +14,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
 from shapleymix.fitting.estimation import EVERY, FOLD, Estimation
+from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import AUTO
 from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_by_fold
@@ -135,41 +136,80 @@ def size_of(law: type[Law], study: Study) -> int:
     return len(Packing(law, len(study.log.sources), study.evidence.find_fixed(law, EVERY)).names)
 
 
-def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions (R, K) of held-out rows by the law alone, and as a fit gives them, with what the law misses near.
+
+    `spread` (R, K) is how much of the scatter about the law is left about the latter, in standard deviations.
+    """
+
+    law: FloatArray
+    losses: FloatArray
+    spread: FloatArray
+
+    @classmethod
+    def of(cls, study: Study, law: type[Law], predicted: FloatArray, masks: BoolArray) -> HeldOut:
+        """From what each fit of a law (V, R, K), that did not see the rows of its mask (V, R), predicts."""
+        log, evidence, like, found = study.log, study.evidence, None, predicted.copy()
+        spread = np.ones(log.loss.shape)
+        for mask, one in zip(masks, found, strict=True):
+            left = missed_by(law, log, one, evidence.judged & ~mask[:, None])
+            like = Residual.of(log, left, evidence.weight, like)
+            one[mask] *= np.exp(like.mean(log.p[mask]))
+            for targets, known in like.covariance(log.p[mask]):
+                spread[np.ix_(mask, targets)] = np.sqrt(1 - like.share + np.diag(known))[:, None]
+        return cls(_pick_held_out(predicted, masks), _pick_held_out(found, masks), spread)
+
+
+def log_ratio(loss: FloatArray, found: FloatArray, counted: BoolArray) -> FloatArray:
+    """Log of measured over predicted losses (R, K); NaN where none counts."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        left = np.log(loss / found)
+    return np.where(counted & np.isfinite(left), left, np.nan)
+
+
+def missed_by(law: type[Law], log: RunLog, found: FloatArray, counted: BoolArray) -> FloatArray:
+    """What a law that knows mixtures misses of the losses (R, K) that count, in logs; NaN else, and of a black box.
+
+    A black box fits itself to what is left of its runs.
+    """
+    return log_ratio(log.loss, found, counted & ("mixture" in law.needs and not issubclass(law, BlackBox)))
+
+
+def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:
     """Predictions (R, K) of the rows that a mask (V, R) holds out, from fits to the others; NaN elsewhere.
 
     A parametric law is fitted to all folds in one batch, a learner such as boosted trees to one at a time.
     """
     if issubclass(law, BlackBox):
-        return _predict_by_learner(law, study, masks)
+        return HeldOut.of(study, law, _predict_by_learner(law, study, masks), masks)
     if law.knobs:
-        return _predict_tuned(law, study, masks)
+        return HeldOut.of(study, law, _predict_tuned(law, study, masks), masks)
     predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
     for alike, problem in _problems(law, study, masks):
         found = estimate(problem, (~masks[alike]).astype(np.float64), stop=FOLD)
         predicted[alike] = study.evidence.losses(found.law, found.repeated)
         held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
         require_losses(law.name, _pick_held_out(predicted[alike], masks[alike]), held, study.log)
-    return _pick_held_out(predicted, masks)
+    return HeldOut.of(study, law, predicted, masks)
 
 
 def _predict_tuned(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
-    """Predictions of a law that chooses what it believes: by the other folds, or by folds of its own."""
+    """Losses (V, R, K) by a law that chooses what it believes: by the other folds, or by folds of its own."""
     log = study.log
-    predicted = np.full((len(log), len(study.inputs.targets)), np.nan)
+    predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
     for alike, problem in _problems(law, study, masks):
         if len(alike) > 2:
-            found = study.memory.tune(problem, np.ones(len(log)), masks[alike]).losses
-            predicted = np.where(np.isnan(found), predicted, found)
+            predicted[alike] = study.memory.tune(problem, np.ones(len(log)), masks[alike]).losses
             continue
-        for mask in masks[alike]:
-            share = (~mask).astype(np.float64)
-            best = study.memory.tune(problem, share, study.choosing_folds(~mask))
+        for number in alike:
+            share = (~masks[number]).astype(np.float64)
+            best = study.memory.tune(problem, share, study.choosing_folds(~masks[number]))
             x = best.problem.follow(share[None], best.start[None])
-            predicted[mask] = np.exp(best.problem.predict(x)[0])[mask]
+            predicted[number] = np.exp(best.problem.predict(x)[0])
     held = np.any(masks, axis=0)[:, None] & (study.evidence.weight > 0)
-    told = ~np.isnan(predicted)  # not where a target's every loss is in one fold: of it the others know nothing
-    require_losses(law.name, predicted, held & told, log)
+    told = _pick_held_out(predicted, masks)  # NaN where a target's every loss is in one fold: the others know nothing
+    require_losses(law.name, told, held & ~np.isnan(told), log)
     return predicted
 
 
@@ -194,11 +234,12 @@ def _predict_by_learner(learner: type[BlackBox], study: Study, masks: BoolArray)
         found = teach(learner, log, replace(seen, weight=seen.weight * ~mask[:, None]), study.seed)
         return as_losses(learner.name, ask(learner.name, lambda: found(seen.p, log.N, log.D)), log.loss.shape)
 
-    found = _pick_held_out(np.stack([without(mask) for mask in masks]), masks)
+    predicted = np.stack([without(mask) for mask in masks])
+    found = _pick_held_out(predicted, masks)
     wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
     mute = ~(wanted & ~np.isnan(found)).any(axis=0)  # a target without any; single ones may be NaN, without an answer
     _refuse(learner.name, found, wanted & ((np.abs(found) >= ABSURD) | mute), log)
-    return found
+    return predicted
 
 
 def teach(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:

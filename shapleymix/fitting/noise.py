@@ -1,17 +1,18 @@
-"""How runs scatter about a law: one model of log losses, told by held-out residuals, in K + 3 numbers.
+"""How runs scatter about a law: one model of log losses, told by held-out residuals.
 
-    log L_j(p, N, D) = law_j + (replicate_bj - median_b replicate_bj) + T (s_j z_j(p) + m_j z(p) + f_j z_0)
+    log L_j(p, N, D) = law_j + (replicate_bj - median_b replicate_bj) + r_j(p) + T (s_j z_j(p) + m_j z(p) + f_j z_0)
 
 The replicates say how little the law is known; they are moved to lie about the law, since with few runs what is
-believed draws their middle off it. `z_j` are Gaussian fields of covariance `c_jl ((1 - common) k(p, q) + common)`:
+believed draws their middle off it. `r_j`, what the law misses of a mixture, is the mean of `Residual`, and `z_j` are
+Gaussian fields of what it does not tell, whose covariance of two targets is `c_jl ((1 - common) (k + alone) + common)`:
 
-    c_jl = 1 for a target with itself, `shared` for two;   k(p, p) = 1,  k(p, q) = SMOOTH exp(-H2(p, q) / REACH)
+    c_jl = 1 for a target with itself, `shared` for two;   k: the process's, given the fitted runs;   alone = 1 - share
 
-with `H2 = 1 - sum_i sqrt(p_i q_i)`, Hellinger's squared distance. `z_0` is one draw for all mixtures and targets: that
-the law's form is another far from the runs, and that checkpoints of a decaying learning rate are no final losses.
-`z` is such a field that all targets have in common: beyond the runs a mixture errs alike in all of them (RedPajama and
-SlimPajama: correlations of .3 to .4), which inside it does not (.03). Of the form's variance e^2 it has at most a part
-of that of a run, `m_j^2 = min(e^2, MIXED s_j^2 e / BEYOND_N)`; `f_j^2 = e^2 - m_j^2` keeps that of single losses.
+of one mixture with itself. `z_0` is one draw for all mixtures and targets: that the law's form is another far from the
+runs, and that checkpoints of a decaying learning rate are no final losses. `z` is a field as `z_j` before any run, that
+all targets have in common: beyond the runs a mixture errs alike in all of them (RedPajama and SlimPajama: correlations
+of .3 to .4), which inside it does not (.03). Of the form's variance e^2 it has at most a part of that of a run,
+`m_j^2 = min(e^2, MIXED s_j^2 e / BEYOND_N)`; `f_j^2 = e^2 - m_j^2` keeps that of single losses.
 `T = sqrt(runs / chi2(runs))` makes all of it Student's t with as many degrees of freedom as there are independent runs.
 
 A held-out loss also misses its prediction by how little the law is known, which replicates hold already. Where a run
@@ -30,6 +31,7 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.fitting.coverage import Coverage
+from shapleymix.fitting.residual import Residual, tame
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.statistics import RandomStream, ranks_of
 
@@ -46,12 +48,8 @@ Of .4, .5 and .6 the least by which 90% intervals hold 85% of gains at each of 2
 three published logs, over four draws of the weights of bench_coverage.py; of all these they hold 95%. Our own runs had
 no say in it: at 4 to 16 times 86 to 96% are held.
 """
-SMOOTH, REACH = 0.3, 0.2
-"""Share of the scatter that near mixtures have in common, and the squared Hellinger distance of "near"."""
 POOLED = 4.0
 """Runs' worth of the median target's scatter in that of each."""
-TAMED = 4.0
-"""Residuals further out, in robust standard deviations, are moved there: one failed fold would set every scale."""
 LEAST = 0.5
 """Least share of the held-out residuals' variance that counts as scatter, however small the fitted ones are."""
 FEWEST_RUNS = 2.5
@@ -59,15 +57,13 @@ FEWEST_RUNS = 2.5
 CELL = 4
 """Mixtures of one N and D below which it tells nothing of what they have in common."""
 MOST_COMMON = 0.9
-NORMAL_MEDIAN = 0.6745
-"""The median absolute value of a standard normal."""
 SAME = 1e-9
 """Mixtures whose ratios all differ by less are one."""
 JITTER = 1e-10
+STEP = 0.3
+"""By how much of the mixture a slope of the field is meant: ratios of replicates' optima differ by some tenths."""
 TILTS = 10**6
 """The number of the stream of slopes: no row of a question has it."""
-LEAST_RATIO = 0.1
-"""Below it slopes do not grow: a field in square roots of ratios bends there, and a slope is meant for some tenths."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +92,22 @@ class Noise(Record):
 
     @classmethod
     def of(
-        cls, held: FloatArray, fitted: FloatArray, groups: IntArray, cells: IntArray, *, replicated: bool = True
+        cls,
+        held: FloatArray,
+        alone: FloatArray,
+        fitted: FloatArray,
+        groups: IntArray,
+        cells: IntArray,
+        *,
+        replicated: bool = True,
     ) -> Noise | None:
         """The scatter that residuals show; None without any.
 
         Parameters
         ----------
-        held, fitted : array (R, K)
-            log(loss / prediction) by fits that did not see the run, and by the fit to all; NaN where none counts.
+        held, alone, fitted : array (R, K)
+            log(loss / prediction) of runs that fits did not see, in units of the scatter about the law; the same by the
+            law alone, and by the law fitted to all. NaN where none counts.
         groups, cells : int array (R,)
             The number of each row's mixture, and of its budget (N, D).
         replicated : bool
@@ -112,56 +116,63 @@ class Noise(Record):
         there = ~np.isnan(held)
         if not there.any():
             return None
-        held, fitted = _tame(held), _tame(np.where(there, fitted, np.nan))
-        size, left = _mean_square(held), _mean_square(fitted)
+        held, alone, fitted = (tame(np.where(there, one, np.nan)) for one in (held, alone, fitted))
+        size, before, left = map(_mean_square, (held, alone, fitted))
         unit = np.where(there, held, 0.0) / np.sqrt(np.where(size > 0, size, 1.0))
         count = _independent(unit, there, groups)
-        share = np.clip(np.sqrt(left / np.where(size > 0, size, 1.0)), LEAST, 1.0) if replicated else 1.0
+        share = np.clip(np.sqrt(left / np.where(before > 0, before, 1.0)), LEAST, 1.0) if replicated else 1.0
         variance, known = size * share, size > 0
         usual = np.median(variance[known]) if known.any() else 0.0
         pooled = np.where(known, (count * variance + POOLED * usual) / (count + POOLED), 0.0)
         runs = max(float(np.median(count[count > 0])), FEWEST_RUNS)
         return cls(np.sqrt(pooled), _correlate(unit), _common(np.where(there, unit, np.nan), cells, groups), runs)
 
-    def field(self, p: FloatArray, samples: int, seed: int, *, runs: bool = True) -> FloatArray:
-        """T z (S, R, 1 + K) at mixtures p (R, M), of all targets and of each: of single runs, or the mean of many.
+    def field(self, p: FloatArray, samples: int, seed: int, left: Residual, *, runs: bool = True) -> FloatArray:
+        """T z (S, R, 1 + 2K) at mixtures p (R, M), of single runs or the mean of many, given what is `left` of others.
 
-        The draws of a row are its own whatever rows follow it, and mixtures that are one have one draw.
+        First what is beyond all runs, then what targets have in common, and what each has alone. The draws of a row are
+        its own whatever rows follow it, and mixtures that are one have one draw.
         """
-        first = first_alike(p)
+        first, K = first_alike(p), len(self.scale)
         kept = np.unique(first)
-        root = np.linalg.cholesky(self._over_mixtures(p[kept], runs))
-        draws = np.stack([_normal(seed, place, samples, len(self.scale)) for place in range(len(kept))], axis=1)
-        field = np.einsum("rq,sqk->srk", root, draws) if len(kept) > 1 else root[0, 0] * draws
-        return field[:, np.searchsorted(kept, first)] * self.heavy(samples, seed)[:, None, None]
+        draws = self._spread([_draw_normal(seed, place, samples, K) for place in range(len(kept))])
+        found, alone = np.empty(draws.shape), (1 - left.share if runs else 0.0) * np.eye(len(kept))
+        parts = [(np.array([0]), left.before(p[kept]))]
+        parts += [(1 + np.append(some, K + some), known) for some, known in left.covariance(p[kept])]
+        for columns, known in parts:
+            root = np.linalg.cholesky((1 - self.common) * (known + alone) + self.common + JITTER * np.eye(len(kept)))
+            found[..., columns] = np.einsum("rq,sqk->srk", root, draws[..., columns])
+        return found[:, np.searchsorted(kept, first)] * self.heavy(samples, seed)[:, None, None]
 
-    def tilts(self, p: FloatArray, samples: int, seed: int) -> FloatArray:
-        """Slopes (S, M, 1 + K) of T z in the ratios at one mixture (M,): by them the field leans beside the law.
+    def tilts(self, p: FloatArray, order: IntArray, samples: int, seed: int, left: Residual) -> FloatArray:
+        """Slopes (S, M, 1 + 2K) of T z in the ratios at one mixture (M,): by them the field leans beside the law.
 
-        Of the field's smooth part `k(p, p + d) = SMOOTH (1 - sum_i d_i^2 / (8 p_i REACH))` for small d, so that slopes
-        are independent, of variance `SMOOTH / (4 p_i REACH)`.
+        They are what it changes by on a step towards each source, over the step. A source of that place in the `order`
+        (M,) has the draws of the place.
         """
-        draws = np.random.default_rng([seed, RandomStream.NOISE, TILTS])
-        unit = draws.standard_normal((samples, len(self.scale) + 1, len(p))).swapaxes(1, 2)
-        size = np.sqrt((1 - self.common) * SMOOTH / (4 * REACH * np.maximum(p, LEAST_RATIO)))
-        return self.heavy(samples, seed)[:, None, None] * size[:, None] * unit
+        points, places, K = np.vstack([p, p + STEP * (np.eye(len(p)) - p)]), np.append(0, 1 + order), len(self.scale)
+        rng = np.random.default_rng([seed, RandomStream.NOISE, TILTS])
+        unit = self._spread(list(rng.standard_normal((len(points), samples, 2 + K))[places]))
+        found = np.zeros(unit.shape)
+        for some, known in left.covariance(points):
+            root, columns = _root((1 - self.common) * known), 1 + np.append(some, K + some)
+            found[..., columns] = np.einsum("mn,snk->smk", root, unit[..., columns])
+        return self.heavy(samples, seed)[:, None, None] * (found[:, 1:] - found[:, :1]) / STEP
+
+    def _spread(self, normal: list[FloatArray]) -> FloatArray:
+        """Draws (S, R, 1 + 2K) from R times (S, 2 + K): what targets have in common is one draw, K times."""
+        order, K = ranks_of(self.scale[None]), len(self.scale)  # the same draws for a target, whatever their order
+        return np.stack(normal, axis=1)[..., np.concatenate([[0], np.ones(K, dtype=np.int64), 2 + order])]
 
     def of_targets(self, unit: FloatArray, scale: FloatArray, mixed: FloatArray) -> FloatArray:
-        """Errors (..., K) of log losses from T z (..., 1 + K): of a `scale` each, and of `mixed` in all at once."""
-        alone = unit[..., 1 + ranks_of(self.scale[None])]  # the same draws for a target, whatever their order
-        return np.hypot(np.sqrt(self.shared) * scale, mixed) * unit[..., :1] + np.sqrt(1 - self.shared) * scale * alone
+        """Errors (..., K) of log losses from T z (..., 1 + 2K): of a `scale` each, and of `mixed` in all at once."""
+        together, alone = np.split(unit[..., 1:], 2, axis=-1)
+        return mixed * unit[..., :1] + scale * (np.sqrt(self.shared) * together + np.sqrt(1 - self.shared) * alone)
 
     def heavy(self, samples: int, seed: int) -> FloatArray:
         """T (S,)."""
         chi2 = np.random.default_rng([seed, RandomStream.NOISE, 0]).chisquare(self.runs, samples)
         return np.sqrt(self.runs / chi2)
-
-    def _over_mixtures(self, p: FloatArray, runs: bool) -> FloatArray:
-        """Covariance (R, R) of unit fields at different mixtures."""
-        root = np.sqrt(np.maximum(p, 0.0))
-        near = SMOOTH * np.exp(-np.square(root[:, None] - root[None]).sum(axis=2) / 2 / REACH)
-        alone = (1 - SMOOTH if runs else JITTER) * np.eye(len(p))
-        return (1 - self.common) * (near + alone) + self.common
 
 
 def form_errors(coverage: Coverage, noise: Noise | None, N: float, D: float) -> FloatArray:
@@ -178,9 +189,15 @@ def form_draws(samples: int, seed: int) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def _normal(seed: int, place: int, samples: int, targets: int) -> FloatArray:
-    """Draws (S, K + 1) for the row at a place: one for all targets, then one for each."""
-    return np.random.default_rng([seed, RandomStream.NOISE, 2 + place]).standard_normal((samples, targets + 1))
+def _draw_normal(seed: int, place: int, samples: int, targets: int) -> FloatArray:
+    """Draws (S, 2 + K) for the row at a place: two of all targets, and one of each."""
+    return np.random.default_rng([seed, RandomStream.NOISE, 2 + place]).standard_normal((samples, targets + 2))
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    """The symmetric root (M, M), which no order of sources changes."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
 
 
 def first_alike(p: FloatArray) -> IntArray:
@@ -192,13 +209,6 @@ def _mean_square(x: FloatArray) -> FloatArray:
     """(K,) of what is there; 0 for a target without any."""
     there = ~np.isnan(x)
     return np.square(np.where(there, x, 0.0)).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
-
-
-def _tame(x: FloatArray) -> FloatArray:
-    """Residuals (R, K), the outlying ones moved in."""
-    usual = np.ma.filled(np.ma.median(np.ma.masked_invalid(np.abs(x)), axis=0), 0.0)
-    limit = np.where(usual > 0, TAMED / NORMAL_MEDIAN * usual, np.inf)
-    return np.clip(x, -limit, limit)
 
 
 def _independent(unit: FloatArray, there: BoolArray, groups: IntArray) -> FloatArray:

@@ -14,11 +14,21 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
 from shapleymix.fitting.estimation import Estimation, Stage
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of
-from shapleymix.fitting.held_out import Scores, predict_held_out, require_losses, score, teach
+from shapleymix.fitting.held_out import (
+    HeldOut,
+    Scores,
+    log_ratio,
+    missed_by,
+    predict_held_out,
+    require_losses,
+    score,
+    teach,
+)
 from shapleymix.fitting.least_squares import CONVERGED
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of
 from shapleymix.fitting.repetition import Repetition
+from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study
 from shapleymix.fitting.symbols import draw_untold
@@ -38,7 +48,7 @@ class LawFit:
     coverage: Coverage
     used: BoolArray
     repetition: Repetition | None
-    held_out: FloatArray | None = None
+    held_out: HeldOut | None = None
     knobs: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
@@ -58,11 +68,12 @@ def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawF
     log, evidence, settings = study.log, study.evidence, study.settings
     problem = Estimation.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
-    every, stage, losses = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
+    every, stage, held_out = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
     knobs: Mapping[str, FloatArray] = {}
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
-        best = study.memory.tune(problem, every[0], study.choosing_folds(), stage)
-        problem, losses, knobs = best.problem, best.losses, best.knobs
+        masks = study.choosing_folds()
+        best = study.memory.tune(problem, every[0], masks, stage)
+        problem, held_out, knobs = best.problem, HeldOut.of(study, law, best.losses, masks), best.knobs
         found = estimate(problem, every, None, best.start)
     else:
         found = estimate(problem, every, stage)
@@ -78,7 +89,7 @@ def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawF
     stopped = tuple(target for target, state in states if state != CONVERGED)
     point = found.law.map(lambda known, value: value[0])
     repetition = Repetition.of(evidence, law, study.seed, found.repeated[0], drawn_symbols)
-    return LawFit(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, losses, knobs)
+    return LawFit(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, held_out, knobs)
 
 
 def _stage(progress: Progress | None, name: str) -> Stage | None:
@@ -100,11 +111,11 @@ def fit_law(study: Study, law: type[Law], progress: Progress | None) -> LawFit:
     point = fit_learner(study, law) if issubclass(law, BlackBox) else fit_symbols(study, law, progress)
     if point.held_out is not None and min(study.settings.folds, study.mixtures) == min(CHOOSING, study.mixtures):
         return point  # what choosing beliefs predicted of held-out rows
-    losses, notes = cross_validate(study, law)
-    return replace(point, held_out=losses, notes=(*notes, *point.notes))
+    held_out, notes = cross_validate(study, law)
+    return replace(point, held_out=held_out, notes=(*notes, *point.notes))
 
 
-def errors_of(study: Study, point: LawFit) -> tuple[Scores, Scores | None, dict[str, bool]]:
+def errors_of(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, Scores | None, dict[str, bool]]:
     """Scores of a fitted law on fitted and on held-out losses of its study, and questions to its log.
 
     Raises
@@ -112,27 +123,34 @@ def errors_of(study: Study, point: LawFit) -> tuple[Scores, Scores | None, dict[
     FitError
         If the law gives no loss where one was measured.
     """
-    log, targets, losses, fitted = study.log, study.inputs.targets, point.held_out, losses_of(study, point)
+    log, targets, held_out, fitted = study.log, study.inputs.targets, point.held_out, losses_of(study, point)
     require_losses(point.law.name, fitted, point.used, log)
     seen = np.where(study.evidence.judged, log.loss, np.nan)
-    held_out = None if losses is None else score(targets, seen, losses)
-    left = np.log(seen / (fitted if losses is None else losses))
+    scores = None if held_out is None else score(targets, seen, held_out.losses)
+    left = np.log(seen / (fitted if held_out is None else held_out.law))
     knows_mixtures = "mixture" in point.law.needs or not log.sources
     odd = questions_of(log, np.log(log.loss / fitted), left, point.used, study.seed, knows_mixtures=knows_mixtures)
-    return score(targets, seen, fitted), held_out, odd
+    return score(targets, seen, fitted * np.exp(residual.mean(log.p))), scores, odd
+
+
+def residual_of(study: Study, point: LawFit, counted: BoolArray) -> Residual:
+    """What a fitted law misses of mixtures, by the counted losses (R, K)."""
+    counted = counted & study.evidence.final[:, None]
+    left = missed_by(type(point.law), study.log, losses_of(study, point), counted)
+    return Residual.of(study.log, left, study.evidence.weight)
 
 
 def noise_of(study: Study, point: LawFit, counted: BoolArray) -> Noise | None:
     """How the counted held-out losses (R, K) scatter about a fitted law; None without any."""
     if point.held_out is None:
         return None
-    log = study.log
-    with np.errstate(invalid="ignore", divide="ignore"):
-        held, fitted = (np.log(log.loss / found) for found in (point.held_out, losses_of(study, point)))
-    held = np.where(counted & study.evidence.final[:, None] & np.isfinite(held), held, np.nan)
+    log, counted = study.log, counted & study.evidence.final[:, None]
+    found = point.held_out.law, losses_of(study, point), point.held_out.losses
+    alone, fitted, held = (log_ratio(log.loss, one, counted) for one in found)
     budgets = np.stack([levels_of(np.log(values)) for values in (log.N, log.D)], axis=1)
     cells = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
-    return Noise.of(held, fitted, log.groups, cells, replicated=point.replicates is not None)
+    shrunk = point.replicates is not None
+    return Noise.of(held / point.held_out.spread, alone, fitted, log.groups, cells, replicated=shrunk)
 
 
 def losses_of(study: Study, point: LawFit) -> FloatArray:
@@ -141,7 +159,7 @@ def losses_of(study: Study, point: LawFit) -> FloatArray:
     return study.evidence.losses(point.law, symbols)
 
 
-def cross_validate(study: Study, law: type[Law]) -> tuple[FloatArray | None, tuple[str, ...]]:
+def cross_validate(study: Study, law: type[Law]) -> tuple[HeldOut | None, tuple[str, ...]]:
     """Predictions of every row by a fit that did not see its mixture, or None with the reason."""
     folds, mixtures = study.settings.folds, study.mixtures
     if folds == 0:

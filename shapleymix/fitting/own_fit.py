@@ -66,7 +66,7 @@ class OwnFit:
     given: Predicts
     sources: tuple[str, ...]
     targets: tuple[str, ...]
-    coverage = repetition = provenance = None
+    coverage = repetition = provenance = residual = None
     parents: ClassVar[Mapping[str, str]] = MappingProxyType({})
     unseen: ClassVar[tuple[str, ...]] = ()
     caveats: ClassVar[tuple[str, ...]] = ()

@@ -25,7 +25,8 @@ from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import TRACE, drop_losses, own_source, own_tokens, select_rows
 from shapleymix.fitting.held_out import mean_of, over_mixtures, surely
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.one_law import LawFit, fit_law, noise_of
+from shapleymix.fitting.one_law import LawFit, fit_law, noise_of, residual_of
+from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.study import Progress, Study, pick_by_fold, sample_of_targets
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
@@ -44,6 +45,8 @@ class NoOwnData(Record):
         What all runs cover.
     own : int array (K,)
         Each target's own source; -1 where no fitted run was without it, and there is nothing to tell apart.
+    residual : Residual
+        What that law misses of such mixtures.
     noise : Noise, optional
         How held-out losses of runs without the target's own language scatter.
     """
@@ -55,6 +58,7 @@ class NoOwnData(Record):
     replicates: Law | None
     coverage: Coverage
     own: IntArray
+    residual: Residual
     noise: Noise | None
 
     def entries(self, p: FloatArray) -> BoolArray:
@@ -166,8 +170,8 @@ def _fit_absent(parts: RegimeSplit, with_own: LawFit, law: type[Law], progress: 
         whole = replace(whole, evidence=replace(whole.evidence, repeated=known.symbols))
     point = fit_law(whole, law, progress)
     own = np.where(parts.lacking.any(axis=0), own_source(whole.log.paths, whole.log.targets), -1)
-    noise = noise_of(whole, point, parts.lacking)
-    return NoOwnData(point.law, point.replicates, point.coverage, own, noise)
+    left, noise = residual_of(whole, point, parts.lacking), noise_of(whole, point, parts.lacking)
+    return NoOwnData(point.law, point.replicates, point.coverage, own, left, noise)
 
 
 def _separable(study: Study) -> BoolArray:

@@ -36,7 +36,7 @@ from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import parse_number, parse_whole
 
 MOST_WORDS = 300_000  # of a vocabulary, where nothing tells an untrained model's loss
-POWER = 100  # operations that a power of a ratio and its slopes take
+POWER = 250  # operations that a power of a ratio and its slopes take
 ENOUGH, LEAST_TARGETS = 5e8, 8  # operations of an iteration of a trial; with many targets some tell what all believe
 
 
@@ -52,7 +52,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """A problem with the beliefs that won, and what each fold's fit predicts of it, (R, K); NaN where not held out."""
+    """A problem with the beliefs that won, and what each fold's fit predicts (V, R, K); NaN of what it was not told."""
 
     problem: Estimation
     start: FloatArray  # (K, P), near the fit to all rows
@@ -79,7 +79,7 @@ def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progr
     believed = PriorTable.choose([trial.beliefs for trial in trials], won)
     knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.list_knobs()}
     found = replace(search.problem, beliefs=believed, repeated=begun.repeated)
-    return Tuning(found, start, np.exp(search.predict(trials)), knobs)
+    return Tuning(found, start, search.predict(trials), knobs)
 
 
 def sample_of_targets(problem: Estimation, folds: int) -> IntArray:
@@ -160,21 +160,25 @@ class _Search:
         return trials[int(np.log(np.maximum(errors, 1e-12)).mean(axis=1).argmin())]
 
     def predict(self, trials: list[Trial]) -> FloatArray:
-        """Log losses (R, K) of each fold by the choice of the others; NaN where a fit had no loss of the target."""
-        stacked = np.stack([trial.predicted for trial in trials])
-        found = np.full(stacked.shape[1:], np.nan)
-        for number, rows in enumerate(self.masks):
+        """Losses (V, R, K) by each fold's fit, chosen by the other folds; NaN where a fit had no loss of the target."""
+        stacked = np.stack([trial.x for trial in trials])
+        x = np.empty(stacked.shape[1:])
+        for number in range(len(self.masks)):
             others = (self.fold >= 0) & (self.fold != number) if len(self.masks) > 1 else self.fold >= 0
             which = self.errors(trials, others).argmin(axis=0)
-            found[rows] = stacked[which, :, np.arange(len(which))].T[rows]
-        return np.where(self.has_training_data, found, np.nan)
+            x[number] = stacked[which, number, np.arange(len(which))]
+        return np.where(self.is_trained[:, None], np.exp(self.problem.predict(x)), np.nan)
 
     @cached_property
-    def has_training_data(self) -> BoolArray:
-        """Whether the fit that predicts a row had a loss of the target, (R, K); else it stays at its start."""
+    def is_trained(self) -> BoolArray:
+        """Whether each fold's fit had a loss of the target (V, K); else it stays at its start."""
         weight = self.problem.observed.weight * self.share[:, None]
-        of_fold = np.stack([weight[~rows].sum(axis=0) > 0 for rows in self.masks])
-        return of_fold[np.maximum(self.fold, 0)]
+        return np.stack([weight[~rows].sum(axis=0) > 0 for rows in self.masks])
+
+    @property
+    def has_training_data(self) -> BoolArray:
+        """Whether the fit that predicts a row had a loss of the target, (R, K)."""
+        return self.is_trained[np.maximum(self.fold, 0)]
 
     def errors(self, trials: list[Trial], rows: BoolArray) -> FloatArray:
         """Mean absolute held-out error of log losses, (H, K), over some rows."""

@@ -1,9 +1,9 @@
 """All that is known of losses at one budget: values, joint samples, and convex pieces where there are any.
 
 Predicting, comparing, optimising and planning ask a `Surface`; every interval, gain and probability is a quantile of
-its samples, `exp(law + replicate - median replicate + noise)` as `noise` has it. So two commands that ask the same
-question print the same number. Where the log shows that mixtures without a target's own language are another regime,
-their losses come from that regime's law; scores of tasks are curves of the losses, drawn with them.
+its samples, `exp(law + residual + replicate - median replicate + noise)` as `noise` has it. So two commands that ask
+the same question print the same number. Where the log shows that mixtures without a target's own language are another
+regime, their losses come from that regime's law; scores of tasks are curves of the losses, drawn with them.
 Axes: S samples, B replicates, R rows or mixtures, M sources, K targets (T tasks where scores are meant).
 """
 
@@ -20,6 +20,7 @@ from shapleymix.display import short
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.fitting.noise import first_alike
 from shapleymix.fitting.prediction import Points, mixtures_at
+from shapleymix.fitting.residual import Residual
 from shapleymix.laws import Law
 from shapleymix.laws.core import CoreLaw, models_harm
 from shapleymix.laws.pieces import Pieces, effective, harmful
@@ -91,6 +92,7 @@ class LawAtBudget:
     symbols: FloatArray  # (1 + M,) log h and each source's log R*
     drawn: FloatArray | None  # (B, 1 + M) those of the replicates
     harmed: FloatArray  # (M, K) 1 where repeats of a source harm a target
+    residual: Residual  # what the law misses of mixtures
     twins: tuple[tuple[int, int, BoolArray], ...] = ()  # sources taken to be more of another, and for which targets
 
     @cached_property
@@ -131,6 +133,10 @@ class LawAtBudget:
         return found.with_supply(self.supply, rate, harm)
 
     def losses(self, p: FloatArray) -> FloatArray:
+        """Losses (K,) at one mixture (M,), with what the law misses of it; NaN where they are undefined."""
+        return self.of_law(p) * np.exp(self.residual.mean(p[None])[0])
+
+    def of_law(self, p: FloatArray) -> FloatArray:
         """The law's losses (K,) at one mixture (M,); NaN where it is undefined."""
         if self.pieces is None:
             return self._evaluate(self.law, self._ratios(p, self.symbols))
@@ -173,6 +179,10 @@ class LossSource:
         """Losses (K,) at one mixture (M,), as they are shown."""
         raise NotImplementedError
 
+    def of_law(self, p: FloatArray) -> FloatArray:
+        """Losses (K,) at one mixture (M,) that the law alone says: those that an optimiser minimises."""
+        return self.losses(p)
+
     def raw(self, p: FloatArray) -> FloatArray:
         """Losses (R, K) at mixtures (R, M), those that no model can have, too."""
         return np.stack([self.losses(one) for one in p])
@@ -186,12 +196,12 @@ class LossSource:
         return None
 
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
-        """Unit noise (S, R, 1 + K) at mixtures (R, M), of all targets and of each, alike at every budget."""
-        return np.zeros((samples, len(p), 1 + len(self.targets)))
+        """Unit noise (S, R, 1 + 2K) at mixtures (R, M), alike at every budget: see `Noise.field`."""
+        return np.zeros((samples, len(p), 1 + 2 * len(self.targets)))
 
     def scale_noise(self, p: FloatArray, unit: FloatArray) -> FloatArray:
-        """What unit noise (S, 1 + K) makes of the log losses (S, K) of one mixture."""
-        return np.zeros_like(unit[..., 1:])
+        """What unit noise (S, 1 + 2K) makes of the log losses (S, K) of one mixture."""
+        return np.zeros((*unit.shape[:-1], len(self.targets)))
 
     def form(self, p: FloatArray, samples: int) -> FloatArray:
         """Errors (S, K) of the law's form at one mixture: one draw for all, times what each may err by."""
@@ -278,7 +288,15 @@ class Surface:
 
     def mean(self, p: Points) -> FloatArray:
         """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
-        found = np.stack([self.known.losses(one) for one in self._ratios(p)])
+        return self._read([self.known.losses(one) for one in self._ratios(p)])
+
+    def of_law(self, p: Points) -> FloatArray:
+        """The same by the law alone, without what it misses of mixtures: what an optimiser minimises."""
+        return self._read([self.known.of_law(one) for one in self._ratios(p)])
+
+    def _read(self, losses: list[FloatArray]) -> FloatArray:
+        """Losses (K,) of R mixtures in the unit, or as error rates, (R, K)."""
+        found = np.stack(losses)
         return found * self.unit.per_nat if self.score is None else self.score.curves.errors(found[:, self.places])
 
     def _ratios(self, p: Points) -> FloatArray:
@@ -364,17 +382,27 @@ class Surface:
 
 
 def gain_between(
-    before: Surface, p: FloatArray, after: Surface, q: FloatArray, of: Functional, level: float, *, runs: bool = True
+    before: Surface,
+    p: FloatArray,
+    after: Surface,
+    q: FloatArray,
+    of: Functional,
+    level: float,
+    *,
+    runs: bool = True,
+    by_law: bool = False,
 ) -> Gain:
     """What mixture p at one surface saves, against q at another, of what is asked of the losses.
 
     The two may have other budgets or supplies; replicates, scatter and the form's error are drawn in common. With
-    `runs` single runs are meant, else what many of each would have in the mean.
+    `runs` single runs are meant, else what many of each would have in the mean; `by_law` leaves out what the law misses
+    of mixtures, as what bounds cost must.
     """
-    value = float(of(after.mean(q))[0] - of(before.mean(p))[0])
+    ends = (after.of_law(q), before.of_law(p)) if by_law else (after.mean(q), before.mean(p))
+    value = float(of(ends[0])[0] - of(ends[1])[0])
     pair, turn = [(before, p), (after, q)], -1 if value < 0 else 1
     # drawn in one order, so that the gain of one over the other is minus that of the other over the one
-    losses = _sample(pair[::turn], runs=runs)[:, ::turn]
+    losses = _sample(pair[::turn], runs=runs, by_law=by_law)[:, ::turn]
     gained = of(losses[:, 1]) - of(losses[:, 0])
     if len(gained) == 1 or np.isnan(value):
         return Gain(value, float("nan"), float("nan"), float("nan"))
@@ -383,7 +411,7 @@ def gain_between(
     return Gain(value, min(low, value), max(high, value), probability)
 
 
-def _sample(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> FloatArray:
+def _sample(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool, by_law: bool = False) -> FloatArray:
     """Samples (S, R, K) of points, each at a surface of its own."""
     first, p_RM = points[0][0].known, np.stack([p for _, p in points])
     count, mixtures = first.samples, first_alike(p_RM)
@@ -393,6 +421,7 @@ def _sample(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool) -> Floa
         known = surface.known
         logs = known.base(p, count) + known.scale_noise(p, field[:, place]) + known.form(p, count)
         with np.errstate(over="ignore"):
+            logs = logs + np.log(known.of_law(p) / known.losses(p)) if by_law else logs
             losses = np.minimum(np.exp(logs), known.most(p))
         found.append(surface.read(losses, int(mixtures[place]), runs=runs))
     return np.stack(found, axis=1)

@@ -351,8 +351,10 @@ class Mixture(Answer):
             told.append(f"The predicted gain of this mixture over {named} is within its error bar.")
         if better:
             told.append(f"The gain of {list_names(better)} is not.")
-        if beaten_by:
-            named = list_names([one.name for one in beaten_by])
+        if inside := [one.name for one in beaten_by if one.within_bounds]:
+            told.append(f"{list_names(inside)} is better than this mixture, beyond its error bar.")
+        if outside := [one.name for one in beaten_by if not one.within_bounds]:
+            named = list_names(outside)
             told.append(f"Without the bounds or the pull a mixture such as {named} is better, beyond its error bar.")
         return " ".join(told)
 
@@ -371,7 +373,12 @@ class Mixture(Answer):
         else:
             spread = "" if np.isnan(best.gain_low) else f" ({best.gain_low:.3f} .. {best.gain_high:.3f})"
             gain = f"{best.gain:.3f} {self.objective_unit}{spread}{'; that may be chance' * (best.sure is False)}"
-            told.append(f"It is better than {best.name}, the best other mixture, by {gain}.")
+            ahead = (
+                f"By what runs near there measured, {best.name} is better, by {-best.gain:.3f} {self.objective_unit}."
+            )
+            told.append(
+                f"It is better than {best.name}, the best other mixture, by {gain}." if best.gain > 0 else ahead
+            )
         off = {"N": "N is beyond the runs", "D": "D is beyond the runs", "line": "together they are off the runs' line"}
         texts = [f"{off[name]} by a factor of {factor:.3g}" for name, factor in self.beyond.items() if factor > 1]
         told += [f"{' and '.join(texts)}."] if texts else ["N and D are within the runs."] * bool(self.beyond)

@@ -179,13 +179,18 @@ class Question:
 
 
 @dataclass(frozen=True)
-class _Searched:
-    """The losses of a law without convex pieces: values, infinite where there is none, and no derivatives."""
+class Searched:
+    """Losses without convex pieces: values, infinite where there is none, and no derivatives.
+
+    They are the law's, or `corrected` by what it misses of mixtures near the runs.
+    """
 
     surface: Surface
+    corrected: bool = False
 
     def losses(self, p: FloatArray) -> FloatArray:
-        found = self.surface.mean(p.reshape(-1, p.shape[-1]))
+        ask = self.surface.mean if self.corrected else self.surface.of_law
+        found = ask(p.reshape(-1, p.shape[-1]))
         return np.where(np.isfinite(found), found, np.inf).reshape(*p.shape[:-1], -1)
 
 
@@ -204,7 +209,7 @@ def _bounds(fit: AnyFit, D: float, asked: Asked) -> tuple[Polytope, FloatArray |
 
 def _hold_regimes(
     fit: AnyFit, surface: Surface, bounds: Polytope, counted: BoolArray, free: bool
-) -> tuple[Polytope, Pieces | _Searched, list[str]]:
+) -> tuple[Polytope, Pieces | Searched, list[str]]:
     """The bounds with what they and the fit's regimes leave no room for held, the law within them, and notices."""
     within = require_feasible(bounds)
     scarce = within.is_none & (bounds.upper > 0) & (np.array(within.cap_origin) == TOKENS)
@@ -212,7 +217,7 @@ def _hold_regimes(
     within, known = (within, []) if free else _at_the_runs(fit, within)
     within, told = _above_the_edge(fit, surface, within, counted)
     told = [*known, *told, *[f"the tokens of {', '.join(names)} are next to nothing here: left out"] * bool(names)]
-    law = _Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
+    law = Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
     return within, law, told
 
 

@@ -28,8 +28,8 @@ from shapleymix.mixing.answers import Candidate, Candidates, Mixture, Price, Riv
 from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
-from shapleymix.mixing.question import Question
-from shapleymix.mixing.solving import solve, solve_all, solve_replicates
+from shapleymix.mixing.question import Question, Searched
+from shapleymix.mixing.solving import refine, solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import column_of
 from shapleymix.tables.mixtures import ONCE, Rivals, baselines_beside, epochs_of, rivals_of, shares_of_bytes
@@ -46,6 +46,8 @@ LOOSE = 1e-6
 """A proof whose relative gap is larger is a warning."""
 SAME = 1e-7
 """Relative: by how much the reported objective may differ from the minimised one, by rounding."""
+NEAR_RUNS = ("run ", "near run ")
+"""How the names of mixtures begin that fitted runs had, or that were searched from there."""
 _HINT = "write it like de+50B, or en-1T,de+10B for several at once"
 
 
@@ -100,12 +102,8 @@ def _answer_what_if(one: Question, proof: Proof, text: str) -> WhatIf:
     except InfeasibleError as error:
         raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
     new = solve(other.goal, one.asked.seed)
-    return WhatIf(**_comparison(other, text, new.p, _gain_over(other, new.p, one, proof.p)))
-
-
-def _gain_over(after: Question, p: FloatArray, before: Question, q: FloatArray) -> Gain:
-    """What mixture p of one question saves against q of another, in the mean of many runs of each."""
-    return gain_between(after.surface, p, before.surface, q, before.goal.of, before.level, runs=False)
+    gain = gain_between(other.surface, new.p, one.surface, proof.p, one.goal.of, one.level, runs=False)
+    return WhatIf(**_comparison(other, text, new.p, gain))
 
 
 def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
@@ -115,7 +113,8 @@ def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     solved = solve_all([other.goal for other, _ in relaxed], one.asked.seed) if relaxed else []
     prices = [price for price, *_ in found]
     for place, ((other, change), new) in enumerate(zip(relaxed, solved, strict=True)):
-        gain = _gain_over(other, new.p, one, proof.p)
+        ends = (other.surface, new.p), (one.surface, proof.p)  # by the law: what it misses is no matter of bounds
+        gain = gain_between(*ends[0], *ends[1], one.goal.of, one.level, runs=False, by_law=True)
         saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
         slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
         prices[place] = replace(prices[place], change=change, per_ratio=float(slope), **saved)
@@ -189,7 +188,8 @@ def report(one: Question, proof: Proof) -> Mixture:
     optima = np.zeros((0, len(p))) if draws is None else solve_replicates(goal, draws, _tilts(one, p, draws))
     count, ends = len(optima), [0.5 - one.level / 2, 0.5 + one.level / 2]
     spread = np.quantile(optima, ends, axis=0, method="nearest") if count else np.full((2, len(p)), np.nan)
-    told, notices = _say_what_to_know(one, proof)
+    (told, notices), rivals = _say_what_to_know(one, proof), _rivals(one, p)
+    told = [*_say_what_is_ahead(rivals, one.unit), *told]
     if draws is not None and count < draws.batch[0]:
         notices.append(f"{draws.batch[0] - count} of {draws.batch[0]} replicates, not solved, are left out of ratios")
     return Mixture(
@@ -210,7 +210,7 @@ def report(one: Question, proof: Proof) -> Mixture:
         binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
         epochs=epochs_of(p, surface.available, surface.D),
         p_bytes=shares_of_bytes(left, column_of(one.asked.table, "bytes_per_token", within.sources)),
-        baselines=_rivals(one, p),
+        baselines=rivals,
         replicates=count,
         penalty=goal.penalty(p),
         kl=goal.kl,
@@ -253,9 +253,9 @@ def _assert_minimised(one: Question, proof: Proof) -> None:
         hint = "give these floors, ask nearer to the fitted runs, or with more unique tokens"
         hint = f"lift the cap of {shut}, or give the targets of that data weight 0" if shut else hint
         raise SolveError(f"at the best mixture the fit has no loss for {names}, {NO_LOSS}", hint=hint)
-    shown, minimised = one.objective(proof.p), float(one.goal.value(proof.p))
-    if abs(shown - minimised) > SAME * max(abs(minimised), 1e-300):
-        raise ProofError(f"the minimised objective is {minimised:.9g}, the reported one {shown:.9g}")
+    said, minimised = float(one.goal.of(one.surface.of_law(proof.p[None]))[0]), float(one.goal.value(proof.p))
+    if abs(said - minimised) > SAME * max(abs(minimised), 1e-300):
+        raise ProofError(f"the minimised objective is {minimised:.9g}, the law's own {said:.9g}")
 
 
 def _indifferent(one: Question) -> bool:
@@ -301,12 +301,42 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     named = baselines_beside(surface.sources, surface.available, asked.compare_to, surface.D, ratios)
     if surface.score is None and np.ptp(one.weights.raw) > 0 and ratios is not None:
         named = {"weights": ratios / ratios.sum(), **named}  # what most would do first: ratios as the weights
-    for name, rest in named.items():
+    for name, rest in {**named, **_trained(one, p)}.items():
         q = one.whole(rest)
         known = _comparison(one, name, q, one.gain_between(p, q))
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=one.goal.violation(q) <= FEASIBLE, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
+
+
+def _say_what_is_ahead(rivals: Sequence[Rival], unit: str) -> list[str]:
+    """That a fitted run, or a mixture near it, is predicted to be no worse than the optimum of the law."""
+    found = [one for one in rivals if one.name.startswith(NEAR_RUNS) and one.gain <= 0]
+    if not found:
+        return []
+    best = min(found, key=lambda one: one.gain)
+    said = f"The mixture of {best.name} is predicted to be better by {-best.gain:.3g} {unit}"
+    return [f"{said}: this one is the best of the law alone, and runs near there were better than it says."]
+
+
+def _trained(one: Question, p: FloatArray) -> dict[str, FloatArray]:
+    """The mixture of the fitted run that is predicted best within the bounds; where the optimum p (M,) is no better,
+    also what a search from there finds with what the law misses of mixtures near the runs.
+    """
+    left = one.fit.residual
+    if left is None or one.within.supply.read.any():
+        return {}
+    goal = replace(one.goal, law=Searched(one.surface, corrected=True))
+    inside = [place for place, q in enumerate(left.p) if goal.violation(q) <= FEASIBLE]
+    totals = [goal.total(left.p[place]) for place in inside]
+    if not inside or not np.isfinite(min(totals)):
+        return {}
+    best = inside[int(np.argmin(totals))]
+    found = {f"run {left.runs[best]}": left.p[best]}
+    if min(totals) < goal.total(p):
+        near = refine(goal, left.p[best])
+        found |= {f"near run {left.runs[best]}": near} if goal.total(near) < min(totals) * (1 - SAME) else {}
+    return found
 
 
 def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def search(goal: Goal, seed: int) -> FloatArray:
         share = SHRINK ** (round_ + 1)
         near = (1 - share) * best[rng.integers(len(best), size=POOL)] + share * _draw_mixtures(rng, vertices)
         best = rank(np.concatenate([best, near]))
-    lower = [_refine(goal, p) for p in best]
+    lower = [refine(goal, p) for p in best]
     if isinstance(goal.law, Pieces):  # of which the engine knows slopes
         program = _program([goal], goal.law)
         found = [minimise(program._replace(start=p)).p[0] for p in best]
@@ -80,7 +80,7 @@ def _draw_mixtures(rng: np.random.Generator, vertices: FloatArray) -> FloatArray
     return rng.dirichlet(np.full(len(vertices), min(1.0, vertices.shape[1] / len(vertices))), POOL) @ vertices
 
 
-def _refine(goal: Goal, start: FloatArray) -> FloatArray:
+def refine(goal: Goal, start: FloatArray) -> FloatArray:
     """Where SLSQP leads from a mixture (M,); the start where that leaves the bounds, as a law of steps may make it."""
     bounds, sides = goal.within, []
     equal = bounds.row_low == bounds.row_high

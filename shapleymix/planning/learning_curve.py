@@ -200,7 +200,7 @@ def _designs(study: Study) -> list[tuple[float, BoolArray]]:
 
 def _errors(law: type[Law], study: Study, masks: BoolArray) -> list[float]:
     """Mean PE over targets of each fit, over the rows that no earlier one of the masks (V, R) holds out as well."""
-    predicted = predict_held_out(law, study, masks)
+    predicted = predict_held_out(law, study, masks).losses
     seen = np.where(study.evidence.judged, study.log.loss, np.nan)
     first = np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
     each = (np.where((first == number)[:, None], seen, np.nan) for number in range(len(masks)))

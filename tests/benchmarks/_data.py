@@ -17,6 +17,7 @@ PATTERNS = {
     "chinchilla": "chinchilla_245.csv",
     "regmix": "regmix_1m_train.csv",
     "olmix": "olmix_dclm_30m.csv",
+    "wiki40b": "wiki40b_1m_train.csv",
     "5mix": "mixlaws_5mix_*.csv",
     "redpajama": "mixlaws_redpajama_*.csv",
     "slimpajama": "dmsl_slimpajama_*.csv",

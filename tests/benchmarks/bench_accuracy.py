@@ -22,7 +22,10 @@ FINAL = {"5mix": 0.50, "slimpajama": 0.50, "redpajama": 0.85}
 """The same of final losses where the largest size is left out."""
 DEFAULT = "learned-base"
 LAWS = (DEFAULT, "additive", "exponential", "mariner", "gbm")[: 2 if SMALL else 5]
-SIZES = {"olmix": (12, 24, 36, 48, 72, 100), "regmix": (20, 35, 51, 100, 200), "multilingual5": (4, 6, 12, 20)}
+SIZES = {
+    "olmix": (12, 24, 36, 48, 72, 100), "regmix": (20, 35, 51, 100, 200), "multilingual5": (4, 6, 12, 20),
+    "wiki40b": (24, 48, 128),
+}  # fmt: skip
 TESTED = 150  # at most, of the runs that a draw does not fit
 DRAWS = 1 if SMALL else 5
 
@@ -65,8 +68,8 @@ def beyond(log: sm.RunLog, folds: int, checkpoints: Literal["final", "all"]) -> 
     off, seen = [], []
     for mask in fold_masks(log, folds) if folds > 1 else [largest]:
         test = log.select(mask & largest & is_finished(log))
-        law = sm.fit(log.select(~largest & ~mask), DEFAULT, bootstrap=0, folds=0, checkpoints=checkpoints).law
-        off.append(np.abs(law.losses(test.p, test.N, test.D) - test.loss))
+        fit = sm.fit(log.select(~largest & ~mask), DEFAULT, bootstrap=0, folds=0, checkpoints=checkpoints)
+        off.append(np.abs(fit.predict(test.p, test.N, test.D).losses - test.loss))
         seen.append(test.loss)
     return float(100 * (np.vstack(off).sum(axis=0) / np.vstack(seen).sum(axis=0)).mean())
 
@@ -113,10 +116,10 @@ def median(law: str, log: sm.RunLog, size: int) -> float:
 def error_of(law: str, learn: sm.RunLog, test: sm.RunLog) -> float:
     """Mean PE over targets in per cent; NaN where the law refuses."""
     try:
-        predicted = sm.fit(learn, law, bootstrap=0, folds=0).law.losses(test.p, test.N, test.D)
+        predicted = sm.fit(learn, law, bootstrap=0, folds=0).predict(test.p, test.N, test.D).losses
     except sm.FitError:
         return math.nan
-    return float(100 * (np.abs(predicted - test.loss).mean(axis=0) / test.loss.mean(axis=0)).mean())
+    return float(100 * (np.nanmean(np.abs(predicted - test.loss), axis=0) / test.loss.mean(axis=0)).mean())
 
 
 if __name__ == "__main__":

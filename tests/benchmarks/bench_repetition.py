@@ -50,7 +50,7 @@ def ours() -> None:
     table(f"{LAW.name}: held-out PE in %, {FOLDS} folds by mixture, {len(log)} runs", "tokens are", *kinds)
     error = {}
     for way in WAYS:
-        found = predict_held_out(LAW, counted(study, way), fold_masks(log, FOLDS))
+        found = predict_held_out(LAW, counted(study, way), fold_masks(log, FOLDS)).losses
         row(way, *(f"{100 * relative(log, found, rows):.2f}" for rows in kinds.values()))
         error[way] = relative(log, found, kinds["all runs"])
     must("PE with the term as a share of that without", error[WAYS[2]] / error[WAYS[0]], 0.9)

@@ -43,8 +43,9 @@ function solved({ n, d, weights, caps }) {
   const gone = data.sources.filter((_, i) => law.upper[i] > 0 && upper[i] < 1e-6 && law.own.some((own, j) => own === i && w[j] > 0)),
     reason = gone.length ? `without ${gone.join(", ")} another law holds: run the command` : infeasible(lower, upper, data.sources);
   if (reason) return { reason };
-  const found = solve(law, w, { ...law, lower, upper, kl: data.kl, worst: data.worst });
-  return found.outside < 1e-7 ? { law, w, upper, ...found } : { reason: "no mixture meets all of these bounds" };
+  const found = solve(law, w, { ...law, lower, upper, kl: data.kl, worst: data.worst }),
+    losses = correct(found.losses, found.p);
+  return found.outside < 1e-7 ? { law, w, upper, ...found, losses, objective: objectiveOf(losses, w, data.worst) } : { reason: "no mixture meets all of these bounds" };
 }
 
 /** What lies outside of what was fitted, at most three things. */
@@ -52,8 +53,7 @@ function warningsOf({ n, d }, p) {
   const [ranges, found] = [data.ranges.p, []];
   for (const [name, value] of [["N", data.sizes[n]], ["D", data.tokens[d]]]) {
     const [low, high] = data.ranges[name];
-    const off = value < low / data.ranges.slack || value > high * data.ranges.slack;
-    if (off) found.push(`${name} = ${sized(value)} lies outside of the fitted ${sized(low)} to ${sized(high)}.`);
+    if (value < low / data.ranges.slack || value > high * data.ranges.slack) found.push(`${name} = ${sized(value)} lies outside of the fitted ${sized(low)} to ${sized(high)}.`);
   }
   const odd = data.sources.filter((_, i) => p[i] > ranges[i][1] + 1e-9 || p[i] < ranges[i][0] - 1e-9);
   const named = odd.slice(0, 4).join(", ") + (odd.length > 4 ? ` and ${odd.length - 4} others` : "");
@@ -77,11 +77,19 @@ function commandOf({ n, d, weights, caps }) {
   return words.map(quoted).join(" ");
 }
 
+/** The law's losses (K) of a mixture, with what it misses of those near the runs. */
+function correct(losses, p, { roots, pull, reach } = data.residual) {
+  const x = roots.map((row) => Math.sqrt((5 / reach) * sum(row.map((root, i) => (root - Math.sqrt(p[i])) ** 2))));
+  const near = x.map((one) => (1 + one + one ** 2 / 3) * Math.exp(-one));
+  return [...losses].map((value, j) => value * Math.exp(sum(pull.map((row, g) => near[g] * row[j]))));
+}
+
 /** Losses (K); null for a target that counts nothing and whose own source is below the edge of the law's regime. */
 function lossesOf({ law, w, p, upper, losses }) {
   const beyond = (i, j) => i >= 0 && !(w[j] > 0) && upper[i] > 0 && p[i] < law.edge[j];
-  return [...losses].map((value, j) => (beyond(law.own[j], j) ? null : value));
+  return losses.map((value, j) => (beyond(law.own[j], j) ? null : value));
 }
+
 
 /** A slider beside a number that may also be typed, of one weight or cap; what is typed stays as it is. */
 function control(label, values, i, most) {
@@ -117,17 +125,17 @@ function stepped(label, values, key) {
 function groupOf(title, noun, names, order, values, most) {
   const named = (i) => [make("span", {}, names[i]), ...control(`${noun} of ${names[i]}`, values, i, most)];
   const rows = order.map((i) => part("control", ...named(i))),
-    [first, rest] = [rows.slice(0, MOST), rows.slice(MOST)];
-  const folded = rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), ...rest)] : [];
-  return make("fieldset", {}, make("legend", {}, title), ...first, ...folded);
+    more = rows.slice(MOST);
+  const folded = more.length ? [make("details", {}, make("summary", {}, `${more.length} more`), ...more)] : [];
+  return make("fieldset", {}, make("legend", {}, title), ...rows.slice(0, MOST), ...folded);
 }
 
 function tableOf(caption, heads, rows) {
   const cell = (value) => make("td", { class: value instanceof Node ? null : "number" }, value);
   const body = rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(cell)));
   const head = make("tr", {}, ...heads.map((name, i) => make("th", { scope: "col", class: i ? "number" : null }, name)));
-  const table = make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
+  const parts = [make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body)];
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, make("table", {}, ...parts));
 }
 
 function barOf(value, cap, top) {
@@ -173,7 +181,7 @@ function ratiosOf({ p, upper, law: { read } }) {
 function rivalsOf({ law, w, objective }) {
   return data.rivals.map(({ name, p: rest }) => {
     const p = law.read ? rest.map((value, i) => law.read[i] + (1 - sum(law.read)) * value) : rest,
-      other = objectiveOf(evaluate(law, p).losses, w, data.worst);
+      other = objectiveOf(correct(evaluate(law, p).losses, p), w, data.worst);
     if (law.own.some((i, j) => i >= 0 && w[j] > 0 && p[i] < law.edge[j])) return [name, "–", "–"]; // another law
     return [name, other.toFixed(4), (other - objective).toFixed(4)];
   });
@@ -187,7 +195,7 @@ function showAnswer() {
   const [{ p, gap, w, objective: mean }, losses] = [answer, lossesOf(answer)],
     most = gap < 1e-12 * Math.abs(mean) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`;
   const ends = answer.law.spread?.map((share) => (share * mean).toFixed(4)).join(" to ");
-  objective.textContent = `${data.worst ? "Largest weighted" : "Mean"} loss ${mean.toFixed(4)} ${data.unit}${ends ? `, ${data.level} interval ${ends}` : ""}. No mixture within the bounds is better by more than ${most}.`;
+  objective.textContent = `${data.worst ? "Largest weighted" : "Mean"} loss ${mean.toFixed(4)} ${data.unit}${ends ? `, ${data.level} interval ${ends}` : ""}. By the law alone no mixture within the bounds is better by more than ${most}.`;
   warned.replaceChildren(...warningsOf(asked, p).map((text) => make("li", {}, text)));
   const targets = data.targets.map((name, j) => [name, losses[j]?.toFixed(4) ?? "–", parseFloat(w[j].toPrecision(4))]);
   const parts = [ratiosOf(answer), tableOf(`Predicted losses, ${data.losses}`, ["target", "loss", "weight"], targets)];
@@ -196,8 +204,7 @@ function showAnswer() {
 }
 
 function ask(question) {
-  asked = question;
-  answer = solved(asked);
+  [asked, answer] = [question, solved(question)];
   controls.forEach((show) => show());
   showAnswer();
   command.textContent = commandOf(asked);
@@ -214,14 +221,9 @@ function documentOf() {
   return { N, D, weights, caps, command, mixture, losses, objective, gap, warnings: warningsOf(asked, p) };
 }
 
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    said.textContent = "Copied.";
-  } catch {
-    said.textContent = "The browser does not let a page copy here: select the text instead.";
-  }
-}
+const copy = (text) => Promise.resolve(text).then((one) => navigator.clipboard.writeText(one))
+    .then(() => "Copied.", () => "The browser does not let a page copy here: select the text instead.")
+    .then((told) => (said.textContent = told));
 
 const controls = [],
   objective = make("p", { class: "objective", "aria-live": "polite" }),
@@ -236,14 +238,12 @@ const groups = [
   groupOf("Weights of targets", "weight", data.targets, byWeight, "weights", 2 * Math.max(...data.start.weights)),
   groupOf("Caps of sources", "cap", data.sources, byRatio, "caps", 1),
 ];
-const buttons = [
-  button("copy", "Copy the command", () => copy(command.textContent)),
-  button("copy-json", "Copy the answer as JSON", () => copy(JSON.stringify(documentOf(), null, 1))),
-  button("reset", "Reset", () => ask(data.start)),
-];
 document.getElementById("panel").append(
   part("controls", stepped("N, parameters", data.sizes, "n"), stepped("D, tokens", data.tokens, "d"), ...groups),
   part("answer", objective, warned, shown),
-  part("after", make("h3", {}, "The same question as a command"), command, ...buttons, said),
+  part("after", make("h3", {}, "The same question as a command"), command,
+    button("copy", "Copy the command", () => copy(command.textContent)),
+    button("copy-json", "Copy the answer as JSON", () => copy(JSON.stringify(documentOf(), null, 1))),
+    button("reset", "Reset", () => ask(data.start)), said),
 );
 ask(data.start);

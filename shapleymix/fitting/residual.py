@@ -1,0 +1,210 @@
+"""What a law misses of a mixture, told by what it missed of fitted ones: a Gaussian process over mixtures.
+
+    log L_j(p, N, D) = law_j + r_j(p) + level + noise,    var(r_j) = share s_j^2,    var(noise) = (1 - share) s_j^2
+
+What is missed of a mixture is missed of those near it, at every N and D. `r_j` has the covariance `share s_j^2 k(p, q)`
+with Matern's `k = (1 + x + x^2 / 3) exp(-x)`, `x^2 = 10 H2 / reach` (Rasmussen and Williams 2006, eq. 4.17), where
+`H2 = 1 - sum_i sqrt(p_i q_i)` is Hellinger's squared distance; its mean and covariance given the residuals of finished
+runs are the usual ones (eq. 2.23 and 2.24). Of the level, what runs of one N miss in common, nothing is believed, so
+that it moves no mixture. Optima and their proofs are the law's own: a corrected loss is no longer convex.
+
+Share and reach are the likeliest for all targets together, of a few. Where runs do not tell them, as where no two
+mixtures are near, they are the first of these.
+Axes: G fitted runs (the mean of what one mixture has at one N), R mixtures, M sources, K targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from shapleymix.fitting.evidence import levels_of
+from shapleymix.records import FloatArray, IntArray, Record
+from shapleymix.tables.runs import RunLog
+
+SHARES, REACHES = (0.3, 0.5, 0.75, 0.9), (0.3, 1.0, 0.1, 0.03)
+"""Shares and reaches that are tried; the first are taken where nothing tells."""
+LEVEL = 30.0
+"""Variance of a level, in variances of the noise."""
+FEWEST, MOST = 3, 1000
+"""Mixtures without which nothing is conditioned on, and runs beyond which a sample of them is enough."""
+JUDGES = 8
+"""Targets at most by which share and reach are chosen."""
+TOLD = 0.1
+"""Log likelihood by which another share and reach must be better than those before."""
+TAMED = 4.0
+"""Residuals further out, in robust standard deviations, are moved there: a run that failed tells of no mixture."""
+NORMAL_MEDIAN = 0.6745
+"""The median absolute value of a standard normal."""
+
+
+@dataclass(frozen=True)
+class Residual(Record):
+    """The process, given what was left of fitted runs.
+
+    Attributes
+    ----------
+    targets : tuple of str (K,)
+        Their names.
+    alike : int array (M,)
+        In which source's place each counts: its own, or that of the one that a source without runs is taken to be like.
+    runs : tuple of str (G,)
+        Names of the runs.
+    p : array (G, M)
+        Their mixtures.
+    left : array (G, K)
+        Log of measured over fitted losses; 0 where none was measured.
+    weight : array (G, K)
+        The runs' weights, 1 in the mean; 0 where no loss was measured.
+    size : int array (G,)
+        Number of each run's N.
+    share, reach : float
+        Share of the variance that is the mixture's own, and how far apart mixtures have it in common.
+    """
+
+    kind = "fit/residual"
+    axes: ClassVar[Mapping[str, str]] = {
+        "targets": "K", "alike": "M", "runs": "G", "p": "GM", "left": "GK", "weight": "GK", "size": "G",
+    }  # fmt: skip
+
+    targets: tuple[str, ...]
+    alike: IntArray
+    runs: tuple[str, ...]
+    p: FloatArray
+    left: FloatArray
+    weight: FloatArray
+    size: IntArray
+    share: float = SHARES[0]
+    reach: float = REACHES[0]
+
+    @classmethod
+    def of(cls, log: RunLog, left: FloatArray, weight: FloatArray, like: Residual | None = None) -> Residual:
+        """The process given what is left of the losses of a log (R, K), NaN where none counts, at such weights (R, K).
+
+        Share and reach are those of the process that it is `like`, else the likeliest.
+        """
+        there = ~np.isnan(left) & (weight > 0)
+        used = np.flatnonzero(there.any(axis=1))
+        if not len(log.sources) or len(np.unique(log.groups[used])) < FEWEST:
+            used = used[:0]
+        keys = np.column_stack([log.groups, levels_of(np.log(log.N))])[used]
+        cells, first, place = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        together = (place.reshape(-1) == np.arange(len(cells))[:, None]).astype(np.float64)
+        each, there = np.where(there, weight, 0.0)[used], there[used]
+        total, count = together @ each, together @ there
+        left = together @ (each * np.where(there, tame(left)[used], 0.0)) / np.where(total > 0, total, 1.0)
+        usual = each.sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+        weight = total / np.maximum(count, 1) / np.where(usual > 0, usual, 1.0)
+        kept = np.unique(np.linspace(0, len(cells) - 1, min(len(cells), MOST)).astype(np.int64))
+        rows, own = used[first[kept]], np.arange(len(log.sources))
+        runs = tuple(log.runs[row] for row in rows.tolist())
+        found = cls(log.targets, own, runs, log.p[rows], left[kept], weight[kept], cells[kept, 1])
+        return found._choose() if like is None else replace(found, share=like.share, reach=like.reach)
+
+    def mean(self, p: FloatArray) -> FloatArray:
+        """What is expected of r (R, K) at mixtures (R, M)."""
+        return self._near(p) @ self.pull
+
+    def _near(self, p: FloatArray) -> FloatArray:
+        """How alike r is at mixtures (R, M) and those of the runs, (R, G)."""
+        return correlate(self.pool(p), self.p, self.reach)
+
+    def pool(self, p: FloatArray) -> FloatArray:
+        """Ratios (..., M) with those of sources that are taken to be like another in its place."""
+        return p @ (self.alike[:, None] == np.arange(len(self.alike)))
+
+    @cached_property
+    def pull(self) -> FloatArray:
+        """By what each run (G, K) moves the targets' losses of mixtures that are alike."""
+        found = np.zeros(self.left.shape)
+        for targets, rows, precision in self._given:
+            found[np.ix_(rows, targets)] = self.share * precision @ self.left[np.ix_(rows, targets)]
+        return found
+
+    def covariance(self, p: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
+        """That of r_j / s_j over mixtures (R, M), (R, R), with the targets (J,) of which it is."""
+        yield from self._subtract(self.before(p), self.share * self._near(p))
+
+    def before(self, p: FloatArray) -> FloatArray:
+        """The same before any run."""
+        return self.share * correlate(self.pool(p), self.pool(p), self.reach)
+
+    def _subtract(self, before: FloatArray, near: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
+        """A covariance (R, R) less what fitted runs tell, by its covariance with these (R, G)."""
+        for targets, rows, precision in self._given:
+            yield targets, before - near[:, rows] @ precision @ near[:, rows].T
+
+    @cached_property
+    def _given(self) -> list[tuple[IntArray, IntArray, FloatArray]]:
+        """Targets (J,) whose losses were measured alike, by which runs (G',), and these' precision (G', G')."""
+        near = correlate(self.p, self.p, self.reach)
+        return [
+            (targets, rows, np.asarray(np.linalg.inv(self._spread(near, rows, targets, self.share)), dtype=np.float64))
+            for targets, rows in self._measured()
+        ]
+
+    def _measured(self) -> Iterator[tuple[IntArray, IntArray]]:
+        """Targets whose losses have the same weights, and the runs that have one."""
+        patterns, place = np.unique(self.weight, axis=1, return_inverse=True)
+        for number, pattern in enumerate(patterns.T):
+            yield np.flatnonzero(place.reshape(-1) == number), np.flatnonzero(pattern > 0)
+
+    def _spread(self, near: FloatArray, rows: IntArray, targets: IntArray, share: float) -> FloatArray:
+        """The covariance of what is left of some runs, by how alike all are (G, G)."""
+        level = LEVEL * (self.size[rows, None] == self.size[rows])
+        noise = level + np.diag(1 / self.weight[rows, targets[0]])
+        return np.asarray(share * near[np.ix_(rows, rows)] + (1 - share) * noise)
+
+    def _choose(self) -> Residual:
+        """The same with the likeliest share and reach.
+
+        Targets err alike, so that they count as the root of their number; a larger share must earn its odds.
+        """
+        K = self.left.shape[1]
+        judges = np.unique(np.linspace(0, K - 1, min(K, JUDGES)).astype(np.int64))
+        some = replace(self, left=self.left[:, judges], weight=self.weight[:, judges])  # whose names are not asked
+        best, found = np.inf, self
+        for reach in REACHES if len(self.p) else ():
+            near = correlate(self.p, self.p, reach)
+            for share in SHARES[reach != REACHES[0] :]:  # of little that is the mixture's own the reach is not told
+                cost = some._misfit(near, share) / np.sqrt(len(judges)) + np.log(share / (1 - share))
+                if cost < best - TOLD:
+                    best, found = cost, replace(self, share=share, reach=reach)
+        return found
+
+    def _misfit(self, near: FloatArray, share: float) -> float:
+        """Minus the log of the likelihood at its best s_j, of all targets together (eq. 5.8)."""
+        total = 0.0
+        for targets, rows in self._measured():
+            if len(rows) < FEWEST:
+                continue
+            root = np.linalg.cholesky(self._spread(near, rows, targets, share))
+            unit = solve_triangular(root, self.left[np.ix_(rows, targets)], lower=True)
+            variance = np.square(unit).mean(axis=0) + 1e-12
+            total += float((len(rows) * np.log(variance) / 2).sum() + len(targets) * np.log(np.diag(root)).sum())
+        return total
+
+
+def correlate(p: FloatArray, q: FloatArray, reach: float) -> FloatArray:
+    """How alike r is at mixtures p (R, M) and q (G, M), (R, G)."""
+    x = np.sqrt(10 * _distance(p, q) / reach)
+    return (1 + x + x**2 / 3) * np.exp(-x)
+
+
+def _distance(p: FloatArray, q: FloatArray) -> FloatArray:
+    """Hellinger's squared distance (R, G)."""
+    a, b = (np.sqrt(np.maximum(one, 0.0)) for one in (p, q))
+    squares = np.square(a).sum(axis=1)[:, None] + np.square(b).sum(axis=1)
+    return np.maximum(squares / 2 - a @ b.T, 0.0)
+
+
+def tame(x: FloatArray) -> FloatArray:
+    """Residuals (R, K), the outlying ones moved in."""
+    usual = np.ma.filled(np.ma.median(np.ma.masked_invalid(np.abs(x)), axis=0), 0.0)
+    limit = np.where(usual > 0, TAMED / NORMAL_MEDIAN * usual, np.inf)
+    return np.clip(x, -limit, limit)

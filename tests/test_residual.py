@@ -1,0 +1,130 @@
+"""What a law misses of mixtures: the process against a plain one, its slopes, its symmetries, and what it changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated import log_of, mixtures
+
+import shapleymix as sm
+from shapleymix.fitting.noise import STEP, Noise
+from shapleymix.fitting.residual import LEVEL, Residual, correlate
+from shapleymix.records import FloatArray
+
+M, K = 3, 4
+
+
+def process(runs: int = 20, seed: int = 0, *, holes: bool = True, share: float = 0.75) -> Residual:
+    """A process of runs of two sizes, some losses of which were not measured."""
+    rng = np.random.default_rng(seed)
+    weight = np.where(holes & (rng.random((runs, K)) < 0.2), 0.0, rng.uniform(0.5, 2.0, (runs, 1)))
+    left = np.where(weight > 0, 0.01 * rng.standard_normal((runs, K)), 0.0)
+    names = tuple(map(str, range(runs)))
+    return Residual(
+        tuple("abcd"), np.arange(M), names, mixtures(runs, M, seed), left, weight, np.arange(runs) % 2, share, 0.1
+    )
+
+
+def plain(one: Residual, p: FloatArray, target: int) -> tuple[FloatArray, FloatArray]:
+    """Mean (R,) and covariance (R, R) by the block inverse of the joint covariance of all that was and is asked."""
+    rows = one.weight[:, target] > 0
+    q = np.concatenate([one.p[rows], p])
+    roots = np.sqrt(q)
+    distance = np.array([[0.5 * np.square(a - b).sum() for b in roots] for a in roots])
+    x = np.sqrt(10 * distance / one.reach)
+    joint = one.share * (1 + x + x * x / 3) * np.exp(-x)
+    n = int(rows.sum())
+    noise = np.diag(1 / one.weight[rows, target]) + LEVEL * np.equal.outer(one.size[rows], one.size[rows])
+    joint[:n, :n] += (1 - one.share) * noise
+    precision = np.linalg.inv(joint + 1e-12 * np.eye(len(joint)))
+    covariance = np.linalg.inv(precision[n:, n:])
+    return -covariance @ precision[n:, :n] @ one.left[rows, target], covariance
+
+
+def test_mean_and_covariance_are_those_of_the_joint_law():
+    one, p = process(), mixtures(5, M, 9)
+    found = {int(j): known for targets, known in one.covariance(p) for j in targets}
+    for j in range(K):
+        mean, covariance = plain(one, p, j)
+        np.testing.assert_allclose(one.mean(p)[:, j], mean, rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(found[j], covariance, rtol=1e-6, atol=1e-8)
+
+
+def test_slopes_spread_as_what_a_step_towards_each_source_changes():
+    one, p, S = process(holes=False), np.array([0.5, 0.3, 0.2]), 20_000
+    noise = Noise(np.full(K, 0.01), 0.3, 0.1, 1e9)
+    lean = noise.tilts(p, np.arange(M), S, 0, one)
+    points = np.vstack([p, p + STEP * (np.eye(M) - p)])
+    difference = np.hstack([-np.ones((M, 1)), np.eye(M)]) / STEP
+    expected = difference @ (0.9 * plain(one, points, 0)[1]) @ difference.T
+    for column in (1, 1 + K):
+        np.testing.assert_allclose(np.cov(lean[..., column].T), expected, atol=0.04 * expected.max())
+
+
+@pytest.mark.parametrize("axis", ["sources", "runs", "targets"])
+def test_no_order_changes_it(axis):
+    one, p = process(), mixtures(5, M, 9)
+    order = np.random.default_rng(3).permutation({"sources": M, "runs": len(one.p), "targets": K}[axis])
+    if axis == "sources":
+        np.testing.assert_allclose(replace(one, p=one.p[:, order]).mean(p[:, order]), one.mean(p), atol=1e-12)
+    elif axis == "runs":
+        rows = {name: getattr(one, name)[order] for name in ("p", "left", "weight", "size")}
+        np.testing.assert_allclose(replace(one, **rows).mean(p), one.mean(p), atol=1e-12)
+    else:
+        other = replace(one, left=one.left[:, order], weight=one.weight[:, order])
+        np.testing.assert_allclose(other.mean(p), one.mean(p)[:, order], atol=1e-12)
+
+
+def test_a_level_moves_no_mixture():
+    """Nearly: what the runs of one size miss alike says hardly anything of a mixture."""
+    one = process(holes=False)
+    moved = replace(one, left=one.left + 0.05 * (one.size == 1)[:, None])
+    assert np.abs(moved.mean(one.p) - one.mean(one.p)).max() < 0.05 / 20
+
+
+def bent(runs: int = 80, height: float = 0.1, near: float = 0.1) -> sm.RunLog:
+    """A log of the default law, each loss of which is higher near one mixture: no law has such a place."""
+    _, _, log = log_of("learned-base", rows=runs, noise=1e-3, sizes=(1e8,), tokens=(3e9,))
+    middle = np.full((1, len(log.sources)), 1 / len(log.sources))
+    return replace(log, loss=log.loss * np.exp(height * correlate(log.p, middle, near)))
+
+
+def test_what_a_law_cannot_say_is_learned_from_the_runs():
+    log = bent()
+    fitted, judged = log.select(np.arange(len(log)) % 2 == 0), log.select(np.arange(len(log)) % 2 == 1)
+    fit = sm.fit(fitted, bootstrap=20)
+    alone = np.abs(np.log(fit.law.losses(judged.p, judged.N, judged.D) / judged.loss)).mean()
+    told = fit.predict(judged.p, judged.N, judged.D)
+    assert np.abs(np.log(told.losses / judged.loss)).mean() < 0.8 * alone
+    assert ((told.low <= judged.loss) & (judged.loss <= told.high)).mean() > 0.8
+    assert fit.residual.share > 0.3, "the log tells that mixtures have something of their own"
+
+
+def test_mixtures_far_from_all_runs_are_the_laws():
+    _, _, log = log_of("learned-base", rows=40, noise=1e-2)
+    fit = sm.fit(log, bootstrap=0, folds=0)
+    far = replace(fit, residual=replace(fit.residual, reach=1e-6))
+    p = mixtures(5, len(log.sources), 77)
+    surface = far.at(log.N[0], log.D[0])
+    np.testing.assert_array_equal(surface.mean(p), surface.of_law(p))
+    assert (fit.at(log.N[0], log.D[0]).mean(log.p[:5]) != fit.law.losses(log.p[:5], log.N[0], log.D[0])).any()
+
+
+def test_a_measured_mixture_is_known_better_than_another_but_its_runs_scatter():
+    log = bent(80)
+    fit = sm.fit(log, bootstrap=0)
+    surface, q = fit.at(log.N[0], log.D[0]), mixtures(30, len(log.sources), 5)
+    known, new = (np.log(surface.sample(p, runs=False)).std(axis=0).mean() for p in (log.p[:30], q))
+    assert known < new
+    single = np.log(surface.sample(log.p[:30])).std(axis=0).mean()
+    assert single > known
+
+
+def test_a_law_without_mixtures_and_two_of_them_tell_nothing():
+    _, _, log = log_of("learned-base", rows=12, noise=1e-2)
+    few = replace(log, p=log.p[np.arange(12) % 2])
+    for fit in (sm.fit(log, "chinchilla", bootstrap=0, folds=0), sm.fit(few, "exponential", bootstrap=0, folds=0)):
+        assert not len(fit.residual.p)
+        assert (fit.residual.mean(log.p) == 0).all()
