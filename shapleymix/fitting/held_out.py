@@ -150,14 +150,14 @@ class HeldOut:
     @classmethod
     def of(cls, study: Study, law: type[Law], predicted: FloatArray, masks: BoolArray) -> HeldOut:
         """From what each fit of a law (V, R, K), that did not see the rows of its mask (V, R), predicts."""
-        log, evidence, like, found = study.log, study.evidence, None, predicted.copy()
+        log, evidence, found = study.log, study.evidence, predicted.copy()
         spread = np.ones(log.loss.shape)
         for mask, one in zip(masks, found, strict=True):
             left = missed_by(law, log, one, evidence.judged & ~mask[:, None])
-            like = Residual.of(log, left, evidence.weight, like)
-            one[mask] *= np.exp(like.mean(log.p[mask]))
-            for targets, known in like.covariance(log.p[mask]):
-                spread[np.ix_(mask, targets)] = np.sqrt(1 - like.share + np.diag(known))[:, None]
+            residual = Residual.of(log, left, evidence.weight)
+            one[mask] *= np.exp(residual.mean(log.p[mask]))
+            for targets, known in residual.covariance(log.p[mask]):
+                spread[np.ix_(mask, targets)] = np.sqrt(1 - residual.share + np.diag(known))[:, None]
         return cls(_pick_held_out(predicted, masks), _pick_held_out(found, masks), spread)
 
 

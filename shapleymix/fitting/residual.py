@@ -33,8 +33,8 @@ LEVEL = 30.0
 """Variance of a level, in variances of the noise."""
 FEWEST, MOST = 3, 1000
 """Mixtures without which nothing is conditioned on, and runs beyond which a sample of them is enough."""
-JUDGES = 8
-"""Targets at most by which share and reach are chosen."""
+JUDGES, JUDGED = 8, 500
+"""Targets and runs at most by which share and reach are chosen."""
 TOLD = 0.1
 """Log likelihood by which another share and reach must be better than those before."""
 TAMED = 4.0
@@ -83,11 +83,8 @@ class Residual(Record):
     reach: float = REACHES[0]
 
     @classmethod
-    def of(cls, log: RunLog, left: FloatArray, weight: FloatArray, like: Residual | None = None) -> Residual:
-        """The process given what is left of the losses of a log (R, K), NaN where none counts, at such weights (R, K).
-
-        Share and reach are those of the process that it is `like`, else the likeliest.
-        """
+    def of(cls, log: RunLog, left: FloatArray, weight: FloatArray) -> Residual:
+        """The process given what is left of the losses of a log (R, K), NaN where none counts, and their weights."""
         there = ~np.isnan(left) & (weight > 0)
         used = np.flatnonzero(there.any(axis=1))
         if not len(log.sources) or len(np.unique(log.groups[used])) < FEWEST:
@@ -103,8 +100,7 @@ class Residual(Record):
         kept = np.unique(np.linspace(0, len(cells) - 1, min(len(cells), MOST)).astype(np.int64))
         rows, own = used[first[kept]], np.arange(len(log.sources))
         runs = tuple(log.runs[row] for row in rows.tolist())
-        found = cls(log.targets, own, runs, log.p[rows], left[kept], weight[kept], cells[kept, 1])
-        return found._choose() if like is None else replace(found, share=like.share, reach=like.reach)
+        return cls(log.targets, own, runs, log.p[rows], left[kept], weight[kept], cells[kept, 1])._choose()
 
     def mean(self, p: FloatArray) -> FloatArray:
         """What is expected of r (R, K) at mixtures (R, M)."""
@@ -128,16 +124,13 @@ class Residual(Record):
 
     def covariance(self, p: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
         """That of r_j / s_j over mixtures (R, M), (R, R), with the targets (J,) of which it is."""
-        yield from self._subtract(self.before(p), self.share * self._near(p))
+        before, near = self.before(p), self.share * self._near(p)
+        for targets, rows, precision in self._given:
+            yield targets, before - near[:, rows] @ precision @ near[:, rows].T
 
     def before(self, p: FloatArray) -> FloatArray:
         """The same before any run."""
         return self.share * correlate(self.pool(p), self.pool(p), self.reach)
-
-    def _subtract(self, before: FloatArray, near: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
-        """A covariance (R, R) less what fitted runs tell, by its covariance with these (R, G)."""
-        for targets, rows, precision in self._given:
-            yield targets, before - near[:, rows] @ precision @ near[:, rows].T
 
     @cached_property
     def _given(self) -> list[tuple[IntArray, IntArray, FloatArray]]:
@@ -165,12 +158,16 @@ class Residual(Record):
 
         Targets err alike, so that they count as the root of their number; a larger share must earn its odds.
         """
-        K = self.left.shape[1]
-        judges = np.unique(np.linspace(0, K - 1, min(K, JUDGES)).astype(np.int64))
-        some = replace(self, left=self.left[:, judges], weight=self.weight[:, judges])  # whose names are not asked
+        G, K = self.left.shape
+        runs, judges = (
+            np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+            for count, most in ((G, JUDGED), (K, JUDGES))
+        )
+        place = np.ix_(runs, judges)
+        some = replace(self, p=self.p[runs], left=self.left[place], weight=self.weight[place], size=self.size[runs])
         best, found = np.inf, self
-        for reach in REACHES if len(self.p) else ():
-            near = correlate(self.p, self.p, reach)
+        for reach in REACHES if G else ():
+            near = correlate(some.p, some.p, reach)
             for share in SHARES[reach != REACHES[0] :]:  # of little that is the mixture's own the reach is not told
                 cost = some._misfit(near, share) / np.sqrt(len(judges)) + np.log(share / (1 - share))
                 if cost < best - TOLD:
