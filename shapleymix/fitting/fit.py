@@ -280,9 +280,9 @@ class Fit(Tabular, Record):
         """Losses (R, K) that nothing tells: of mixtures (R, M) without the target's own source, where a filter on own
         tokens left out the runs that had none of it.
         """
-        own, targets = own_source(self.paths, self.targets), np.arange(len(self.targets))
         if not self.provenance.get("min_own_tokens") or isinstance(self.law, Chinchilla):
-            return np.zeros((len(p), len(targets)), dtype=bool)
+            return np.zeros((len(p), len(self.targets)), dtype=bool)
+        own, targets = own_source(self.paths, self.targets), np.arange(len(self.targets))
         had = self.coverage.p_range[targets, own, 0] >= TRACE
         return (own >= 0) & had & (p[:, own] < TRACE)
 
@@ -376,8 +376,8 @@ class FitLosses(LossSource):
 
     def _lift(self, p: FloatArray) -> FloatArray:
         """Losses (K,) of mixtures with the target's own language."""
-        most = np.maximum(self.with_own.of_law(p), self.fit.coverage.untrained)
-        return np.minimum(self.with_own.losses(p), most)
+        law = self.with_own.of_law(p)
+        return np.minimum(law * self.with_own.missed(p), np.maximum(law, self.fit.coverage.untrained))
 
     def _of_regimes(
         self, known: FloatArray, p: FloatArray, asked: Callable[[LawAtBudget, FloatArray], FloatArray]

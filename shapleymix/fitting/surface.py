@@ -134,7 +134,11 @@ class LawAtBudget:
 
     def losses(self, p: FloatArray) -> FloatArray:
         """Losses (K,) at one mixture (M,), with what the law misses of it; NaN where they are undefined."""
-        return self.of_law(p) * np.exp(self.residual.mean(p[None])[0])
+        return self.of_law(p) * self.missed(p)
+
+    def missed(self, p: FloatArray) -> FloatArray:
+        """Factors (K,) by which the law misses the losses of one mixture (M,)."""
+        return np.exp(self.residual.mean(p[None])[0])
 
     def of_law(self, p: FloatArray) -> FloatArray:
         """The law's losses (K,) at one mixture (M,); NaN where it is undefined."""
