@@ -20,17 +20,17 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/tables": 1_705,
     "shapleymix/game": 581,
     "shapleymix/laws": 1_269,
-    "shapleymix/fitting": 3_768,
-    "shapleymix/mixing": 2_565,
+    "shapleymix/fitting": 3_770,
+    "shapleymix/mixing": 2_564,
     "shapleymix/planning": 406,
     "adapters/shapleymix_io": 2_147,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 718,
     "cli/shapleymix_cli": 1_757,
     "cli/shapleymix_view": 1_013,
-    "tests": 17_192,
+    "tests": 17_233,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_783, 140, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_784, 140, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -12,7 +12,7 @@ Axes: M sources, K targets, B replicates.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -26,6 +26,7 @@ from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, list_names
 from shapleymix.mixing.bounds import families_of
+from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.question import Question, Searched
@@ -46,8 +47,8 @@ LOOSE = 1e-6
 """A proof whose relative gap is larger is a warning."""
 SAME = 1e-7
 """Relative: by how much the reported objective may differ from the minimised one, by rounding."""
-NEAR_RUNS = ("run ", "near run ")
-"""How the names of mixtures begin that fitted runs had, or that were searched from there."""
+NEAR = "near"
+"""How the name of a mixture begins that a search found."""
 _HINT = "write it like de+50B, or en-1T,de+10B for several at once"
 
 
@@ -295,48 +296,51 @@ def _say_what_to_know(one: Question, proof: Proof) -> tuple[list[str], list[str]
 
 
 def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
-    """The optimum against baselines and the mixtures that were asked for; and these against each other."""
+    """The optimum against baselines and the mixtures that were asked for; and these against each other.
+
+    With them are the fitted run that is predicted best within the bounds, and, where one of all these is predicted to
+    be better than the optimum p (M,), which is the law's, what a search from there finds.
+    """
     surface, asked, found = one.surface, one.asked, []
     ratios = one.by_source
     named = baselines_beside(surface.sources, surface.available, asked.compare_to, surface.D, ratios)
     if surface.score is None and np.ptp(one.weights.raw) > 0 and ratios is not None:
         named = {"weights": ratios / ratios.sum(), **named}  # what most would do first: ratios as the weights
-    for name, rest in {**named, **_trained(one, p)}.items():
-        q = one.whole(rest)
+    mixtures = {name: one.whole(rest) for name, rest in named.items()}
+    if (left := one.fit.residual) is not None:
+        runs = [] if one.within.supply.read.any() else zip(left.runs, left.p, strict=True)
+        trained = {f"run {name}": q for name, q in runs}
+        mixtures |= {name: trained[name] for name in filter(None, [_best_of(one, trained)[0]])}
+        best, total = _best_of(one, mixtures)
+        if total * (1 + SAME) < _best_of(one, {"": p})[1]:
+            mixtures[f"{NEAR} {best}"] = refine(_corrected(one), mixtures[best])
+    for name, q in mixtures.items():
         known = _comparison(one, name, q, one.gain_between(p, q))
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=one.goal.violation(q) <= FEASIBLE, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
+def _corrected(one: Question) -> Goal:
+    """What is asked of predicted losses: the law's, with what it misses of mixtures near the runs."""
+    return replace(one.goal, law=Searched(one.surface, corrected=True))
+
+
+def _best_of(one: Question, mixtures: Mapping[str, FloatArray]) -> tuple[str, float]:
+    """The mixture within the bounds that is predicted best, and its total; no name and infinity if there is none."""
+    goal = _corrected(one)
+    totals = {name: goal.total(q) for name, q in mixtures.items() if one.goal.violation(q) <= FEASIBLE}
+    best = min(totals, key=lambda name: totals[name], default="")
+    return best, totals.get(best, np.inf)
+
+
 def _say_what_is_ahead(rivals: Sequence[Rival], unit: str) -> list[str]:
-    """That a fitted run, or a mixture near it, is predicted to be no worse than the optimum of the law."""
-    found = [one for one in rivals if one.name.startswith(NEAR_RUNS) and one.gain <= 0]
-    if not found:
+    """That a rival, and a mixture near it, is predicted to be better than the optimum of the law."""
+    if not rivals or not rivals[-1].name.startswith(f"{NEAR} "):
         return []
-    best = min(found, key=lambda one: one.gain)
-    said = f"The mixture of {best.name} is predicted to be better by {-best.gain:.3g} {unit}"
-    return [f"{said}: this one is the best of the law alone, and runs near there were better than it says."]
-
-
-def _trained(one: Question, p: FloatArray) -> dict[str, FloatArray]:
-    """The mixture of the fitted run that is predicted best within the bounds; where the optimum p (M,) is no better,
-    also what a search from there finds with what the law misses of mixtures near the runs.
-    """
-    left = one.fit.residual
-    if left is None or one.within.supply.read.any():
-        return {}
-    goal = replace(one.goal, law=Searched(one.surface, corrected=True))
-    inside = [place for place, q in enumerate(left.p) if goal.violation(q) <= FEASIBLE]
-    totals = [goal.total(left.p[place]) for place in inside]
-    if not inside or not np.isfinite(min(totals)):
-        return {}
-    best = inside[int(np.argmin(totals))]
-    found = {f"run {left.runs[best]}": left.p[best]}
-    if min(totals) < goal.total(p):
-        near = refine(goal, left.p[best])
-        found |= {f"near run {left.runs[best]}": near} if goal.total(near) < min(totals) * (1 - SAME) else {}
-    return found
+    name, gain = rivals[-1].name, -rivals[-1].gain
+    said = f"A mixture {name} is predicted to be better by {gain:.3g} {unit}: this one is the best of the law alone"
+    return [f"{said}, and runs near there were better than it says."]
 
 
 def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ def optimum(truth: sm.Fit, log: sm.RunLog, runs: int, seed: int) -> tuple[np.nda
 def within() -> None:
     """Mixtures that no fitted run has, by folds."""
     table(f"Held-out mixtures, {OUTER} folds: 90% intervals of {LAW}", "log", *COLUMNS)
-    for name, log in logs("5mix", "redpajama", "slimpajama", "multilingual5", "regmix", "olmix").items():
+    for name, log in logs("5mix", "redpajama", "slimpajama", "multilingual5", "regmix", "olmix", "wiki40b").items():
         must_be_within(name, Held.of(by_folds(log, fold_masks(log, OUTER))).show(name))
 
 

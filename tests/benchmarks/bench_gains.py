@@ -33,6 +33,7 @@ COUNTS = {
     "redpajama": (14,),
     "slimpajama": (14, 25),
     "multilingual5": (12,) if SMALL else (12, 20),
+    "wiki40b": (24, 128),
 }
 FAST, MANY = "multilingual5", 1 if SMALL else 14
 """Draws of the smallest log, whose 28 runs leave few others to judge by."""
@@ -42,7 +43,7 @@ FAST, MANY = "multilingual5", 1 if SMALL else 14
 class Told:
     """Which gains their intervals held, P(better) of each and whether it was right, and which regrets were within.
 
-    `bare` are the gains that intervals without the field of misfits held.
+    `bare` are the gains that intervals without the field of misfits held, `lost` the regrets in nats.
     """
 
     held: list[bool] = field(default_factory=list)
@@ -50,6 +51,7 @@ class Told:
     probability: list[float] = field(default_factory=list)
     right: list[bool] = field(default_factory=list)
     regrets: list[bool] = field(default_factory=list)
+    lost: list[float] = field(default_factory=list)
 
     def add(self, other: Told) -> None:
         for name, values in vars(other).items():
@@ -64,12 +66,21 @@ class Told:
         sure = self.right_between(*SURE)
         shares = (f"{percent(held):.0f}" for held in (self.held, self.bare, self.regrets))
         texts = (*shares, f"{percent(sure):.0f} ({len(sure)})")
-        row(*labels, len(self.held), *texts)
+        row(*labels, len(self.held), *texts, f"{np.mean(self.lost):.3f}")
 
 
 def main() -> None:
     whole = Told()
-    heads = ("log", "runs", "gains", "held, %", "without the field, %", "regret within, %", "P ~ 90%: right, %")
+    heads = (
+        "log",
+        "runs",
+        "gains",
+        "held, %",
+        "without the field, %",
+        "regret within, %",
+        "P ~ 90%: right, %",
+        "regret",
+    )
     table(f"{LAW}: gains over trained mixtures, {LEVEL:.0%} intervals", *heads)
     for name, log in logs(*COUNTS).items():
         for runs in COUNTS[name]:
@@ -124,6 +135,7 @@ def one_choice(
     surface: sm.Surface, bare: sm.Surface, others: sm.RunLog, w: np.ndarray, rng: np.random.Generator, into: Told
 ) -> None:
     """What is said of one choice among other runs, with the field of misfits and without, and whether it held."""
+    others = others.select(np.isfinite(surface.mean(others.p)).all(axis=1))  # where a loss is predicted at all
     values, measured = surface.mean(others.p) @ w, others.loss @ w
     best = int(values.argmin())
     for rival in rivals(others.p, values, best, rng):
@@ -135,7 +147,8 @@ def one_choice(
         into.right.append(gained > 0)
     joint = surface.sample(others.p) @ w
     regret = float(np.quantile(joint[:, best] - joint.min(axis=1), LEVEL))
-    into.regrets.append(float(measured[best] - measured.min()) <= regret)
+    into.lost.append(float(measured[best] - measured.min()))
+    into.regrets.append(into.lost[-1] <= regret)
 
 
 def rivals(p: np.ndarray, values: np.ndarray, best: int, rng: np.random.Generator) -> Iterator[int]:
