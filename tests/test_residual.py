@@ -32,9 +32,8 @@ def plain(one: Residual, p: FloatArray, target: int) -> tuple[FloatArray, FloatA
     """Mean (R,) and covariance (R, R) by the block inverse of the joint covariance of all that was and is asked."""
     rows = one.weight[:, target] > 0
     q = np.concatenate([one.p[rows], p])
-    roots = np.sqrt(q)
-    distance = np.array([[0.5 * np.square(a - b).sum() for b in roots] for a in roots])
-    x = np.sqrt(10 * distance / one.reach)
+    distance = 1 - np.sqrt(q[:, None] * q[None]).sum(axis=2)
+    x = np.sqrt(10 * np.maximum(distance, 0.0) / one.reach)
     joint = one.share * (1 + x + x * x / 3) * np.exp(-x)
     n = int(rows.sum())
     noise = np.diag(1 / one.weight[rows, target]) + LEVEL * np.equal.outer(one.size[rows], one.size[rows])
@@ -121,6 +120,32 @@ def test_a_measured_mixture_is_known_better_than_another_but_its_runs_scatter():
     assert known < new
     single = np.log(surface.sample(log.p[:30])).std(axis=0).mean()
     assert single > known
+
+
+@pytest.mark.parametrize("law", ["learned-base", "exponential", "effective-data", "additive"])
+@pytest.mark.parametrize("what", ["", "holes", "weights", "like"])
+def test_predictions_are_the_laws_times_the_plain_process(law: str, what: str, fixtures: Path):
+    """Over laws, with two regimes: with losses that were not measured, weights of rows, and a source without runs."""
+    log, rng = sm.read_runs(fixtures / "multilingual5_runs.csv"), np.random.default_rng(0)
+    if what == "holes":
+        log = replace(log, loss=np.where(rng.random(log.loss.shape) < 0.15, np.nan, log.loss))
+    if what == "weights":
+        log = replace(log, weight=rng.uniform(0.2, 1.0, len(log)))
+    fit = sm.fit(log, law, bootstrap=0, folds=3)
+    p = np.concatenate([np.unique(log.p, axis=0)[::5], mixtures(8, 5, 1)])
+    known, extra = p, np.zeros((len(p), 0))
+    if what == "like":  # half of the Chinese data are taken to be more of the same
+        fit, extra = sm.like(fit, "zh/new=zh"), 0.5 * p[:, 3:4]
+        p = np.hstack([p - extra * (np.arange(5) == 3), extra])
+    surface = fit.at(log.N[0], log.D[0])
+    lacking = np.zeros((len(p), 5), dtype=bool) if fit.absent is None else fit.absent.entries(p)
+    for part, rows in ((fit, ~lacking), (fit.absent, lacking)):
+        for j in range(5) if part is not None else ():
+            one = replace(part.residual, p=part.residual.p[:, :5])
+            expected = surface.of_law(p)[:, j] * np.exp(plain(one, known, j)[0])
+            np.testing.assert_allclose(surface.mean(p)[rows[:, j], j], expected[rows[:, j]], rtol=1e-6)
+    middle = np.median(surface.sample(p), axis=0)
+    np.testing.assert_allclose(np.log(middle / surface.mean(p)), 0.0, atol=0.02)
 
 
 def test_where_a_rival_is_predicted_better_the_answer_says_so_first():
