@@ -144,8 +144,8 @@ def test_predictions_are_the_laws_times_the_plain_process(law: str, what: str, f
             one = replace(part.residual, p=part.residual.p[:, :5])
             expected = surface.of_law(p)[:, j] * np.exp(plain(one, known, j)[0])
             np.testing.assert_allclose(surface.mean(p)[rows[:, j], j], expected[rows[:, j]], rtol=1e-6)
-    middle = np.median(surface.sample(p), axis=0)
-    np.testing.assert_allclose(np.log(middle / surface.mean(p)), 0.0, atol=0.02)
+    off = np.log(surface.sample(p) / surface.mean(p))
+    assert (np.abs(np.median(off, axis=0)) < 0.15 * off.std(axis=0)).all(), "2,000 draws about the mean"
 
 
 def test_where_a_rival_is_predicted_better_the_answer_says_so_first():
