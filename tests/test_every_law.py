@@ -49,7 +49,7 @@ def test_declares_what_a_reader_and_the_fitter_need(name):
     assert law.__doc__
     assert law.reference
     assert law.assumption
-    assert set(law.needs) <= {"mixture", "transfer", "families"}
+    assert set(law.needs) <= {"mixture", "one mixture", "transfer", "families"}
     assert set(law.givens(inputs())) == {known.name for known in law.parameters() if not known.is_fitted}
     for known in law.symbols_to_fit():
         assert known.low < known.high

@@ -17,7 +17,7 @@ from shapleymix.fitting.coverage import Coverage, Extrapolation
 from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, choose_law, score
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
-from shapleymix.fitting.one_law import errors_of, noise_of, residual_of
+from shapleymix.fitting.one_law import bend_curve, errors_of, noise_of, residual_of
 from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Points, Prediction, points_of
 from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fit_regimes, part_regimes
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
@@ -27,7 +27,7 @@ from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, recenter, widen, with_score
 from shapleymix.fitting.symbols import sort_held
 from shapleymix.laws import Law
-from shapleymix.laws.core import Chinchilla, models_harm
+from shapleymix.laws.core import Chinchilla, CoreLaw, Kaplan, models_harm
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.statistics import interval_ends, ranks_of
 from shapleymix.tables.languages import LanguagesSpec, Unit, harm_map, languages_of, paths_of, tokens_at_hand, unit_of
@@ -72,6 +72,8 @@ class Fit(Tabular, Record):
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
     noise : Noise, optional
         How runs scatter about the law; None where nothing was held out.
+    bent : Kaplan, optional
+        Another form of the law's curve in N and D, by as much as which this may err; None where runs tell no form.
     caveats : tuple of str
         Of the notices those that answers repeat: recipes, or an order, that the law takes for effects of the mixture.
     parents : dict of str to str
@@ -98,6 +100,7 @@ class Fit(Tabular, Record):
     absent: NoOwnData | None = None
     knobs: dict[str, FloatArray] = field(default_factory=dict)
     noise: Noise | None = None
+    bent: Kaplan | None = None
     caveats: tuple[str, ...] = ()
     parents: dict[str, str] = field(default_factory=dict)
 
@@ -111,6 +114,12 @@ class Fit(Tabular, Record):
         error = "unknown" if self.held_out is None else f"{self.held_out.mean['PE']:.2%}"
         N, D = (" to ".join(map(format_size, span.tolist())) for span in (self.N_range, self.D_range))
         return f"Fit of law {self.law.name} to {self.rows} rows, N {N}, D {D}; error on held-out mixtures: {error}"
+
+    @property
+    def tells_tokens(self) -> bool:
+        """Whether its runs tell what more tokens do, apart from larger models."""
+        by_tokens = type(self.law).of_budget("D")
+        return not self.coverage.together and not (by_tokens and set(by_tokens) <= set(self.held))
 
     @property
     def seed(self) -> int:
@@ -423,6 +432,11 @@ class FitLosses(LossSource):
     def form(self, p: FloatArray, samples: int) -> FloatArray:
         noise = self.fit.noise
         size = form_errors(self.fit.coverage, noise, self.N, self.D)[1]
+        if self.fit.bent is not None and isinstance(self.fit.law, CoreLaw):
+            size = np.hypot(
+                size,
+                np.log(self.fit.bent.level(self.N, self.D) / self.fit.law.core(*map(np.asarray, (self.N, self.D)))),
+            )
         if self.fit.repetition is not None and self.with_own.supply is not None:
             size = np.hypot(size, self.fit.repetition.form(p, epochs_of(p, self.with_own.supply, 1.0)))
         drawn = form_draws(samples, self.fit.seed) if samples > 1 else np.zeros(1)
@@ -572,7 +586,7 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),
-        noise=noise_of(study, point, study.evidence.judged), parents=dict(log.parents),
+        noise=noise_of(study, point, study.evidence.judged), bent=bend_curve(study, point), parents=dict(log.parents),
         caveats=tuple(text for text, repeated in odd.items() if repeated),
     )  # fmt: skip
     return replace(found, notices=(*found.notices, *found.missing_from_intervals()))

@@ -38,6 +38,9 @@ from shapleymix.statistics import RandomStream, ranks_of
 BEYOND_N, BEYOND_D = 0.010, 0.030
 """Standard deviation of the form's error in log loss for each factor e beyond the fitted N and D.
 
+BEYOND_N is that beyond the fitted N D and D / N, too: the likeliest on nine public suites, of which the largest N, D
+or N D, or all D / N but the usual ones, are left out.
+
 What is left of the errors on the sizes, and on the later halves of the trajectories, that fits of three published logs
 had not seen, after replicates and scatter (bench_coverage.py); a fifth of what the loss itself changes on the way.
 """
@@ -177,8 +180,10 @@ class Noise(Record):
 
 def form_errors(coverage: Coverage, noise: Noise | None, N: float, D: float) -> FloatArray:
     """Deviations (2, K) of log loss for the form's sake, between mixtures and alike for all; 0 at fitted budgets."""
-    sizes, tokens = coverage.beyond_budgets(np.array([N]), np.array([D]))
-    whole = (BEYOND_N * np.log(sizes[0])) ** 2 + (BEYOND_D * np.log(tokens[0])) ** 2
+    budget = np.array([N]), np.array([D])
+    (sizes, tokens), (computes, ratios) = coverage.beyond_budgets(*budget), coverage.beyond_corners(*budget)
+    terms = (BEYOND_N, sizes), (BEYOND_D, tokens), (BEYOND_N, computes), (BEYOND_N, ratios)
+    whole = np.sum([(slope * np.log(factors[0])) ** 2 for slope, factors in terms], axis=0)
     mixed = 0 * whole if noise is None else np.minimum(whole, MIXED * noise.scale**2 * np.sqrt(whole) / BEYOND_N)
     return np.sqrt([mixed, whole - mixed])
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 
@@ -31,9 +32,13 @@ from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study
-from shapleymix.fitting.symbols import draw_untold
+from shapleymix.fitting.symbols import draw_untold, levels
 from shapleymix.laws import BlackBox, Law
+from shapleymix.laws.core import CoreLaw, Kaplan
 from shapleymix.records import BoolArray, FloatArray
+
+LEVELS = 3
+"""Of N, and of D, without which runs tell no form."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,17 @@ def noise_of(study: Study, point: LawFit, counted: BoolArray) -> Noise | None:
     cells = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
     shrunk = point.replicates is not None
     return Noise.of(held / point.held_out.spread, alone, fitted, log.groups, cells, replicated=shrunk)
+
+
+def bend_curve(study: Study, point: LawFit) -> Kaplan | None:
+    """`kaplan` fitted to a law's own curve in N and D, with what runs say of it; None where they tell no form."""
+    log, law, rows = study.log, point.law, np.flatnonzero(point.used.any(axis=1))
+    if not isinstance(law, CoreLaw) or any(len(levels(one[rows])) < LEVELS for one in (log.N, log.D)):
+        return None
+    seen = replace(log, loss=log.loss * law.core(log.N, log.D) / losses_of(study, point))
+    problem = Estimation.of(Kaplan, replace(study.evidence, log=seen), study.inputs, study.settings)
+    found = estimate(problem, np.ones((1, len(log)))).law.map(lambda known, value: value[0])
+    return cast(Kaplan, found)
 
 
 def losses_of(study: Study, point: LawFit) -> FloatArray:

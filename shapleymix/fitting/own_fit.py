@@ -67,6 +67,7 @@ class OwnFit:
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     coverage = repetition = provenance = residual = None
+    tells_tokens: ClassVar[bool] = True
     parents: ClassVar[Mapping[str, str]] = MappingProxyType({})
     unseen: ClassVar[tuple[str, ...]] = ()
     caveats: ClassVar[tuple[str, ...]] = ()

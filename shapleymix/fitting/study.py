@@ -269,6 +269,7 @@ class Study:
         there = {
             "mixture": len(inputs.sources) > 1,
             "transfer": inputs.transfer is not None,
+            "one mixture": self.mixtures < 2 or len(inputs.sources) < 2,
             "families": inputs.languages is not None and any(inputs.languages.family),
         }
         return [name for name, law in LAWS.items() if all(there[need] for need in law.needs)]

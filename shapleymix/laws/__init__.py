@@ -5,7 +5,7 @@ Modules, in reading order:
   task_curves   what a loss is turned into before a curve is drawn through the scores of tasks
   pieces        the convex pieces of a law in the mixture: value, gradient and curvature
   base          how a law declares the paper's symbols, and what every law has, most of it by default
-  core          the terms in N and D that most laws share; `chinchilla` is these alone
+  core          the terms in N and D that most laws share; `chinchilla` and `kaplan` are these alone
   mixture_laws  laws of the paper and others: Shapley values, families, effective data, exponential, additive
   learned_base  Theta from the log alone, above a base and shrunk to it: from few runs to many
   rivals        black boxes: MARINER's form, boosted trees
@@ -18,7 +18,7 @@ else it may state: `starts` and `expansion` (a faster and surer fit). A law with
 from __future__ import annotations
 
 from shapleymix.laws.base import Inputs, Law, Observations, Parameter, fitted, given, over_runs
-from shapleymix.laws.core import Chinchilla
+from shapleymix.laws.core import Chinchilla, Kaplan
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.mixture_laws import (
     Additive,
@@ -36,6 +36,7 @@ LAWS: dict[str, type[Law]] = {
     law.name: law
     for law in (
         Chinchilla,
+        Kaplan,
         Family,
         Shapley,
         ShapleyTempered,

@@ -1,4 +1,4 @@
-"""The core of most laws, `C_j(N, D) = E_j + A_j / N^alpha_j + B_j / D^beta_j`, and the law that is the core alone.
+"""The core of most laws, `C_j(N, D) = E_j + A_j / N^alpha_j + B_j / D^beta_j`, and laws of N and D alone.
 
 Where two levels of N or D cannot tell an exponent it is held at what logs with more levels give: alpha .13 to .26, beta
 .3 to .8 (5Mix, RedPajama, SlimPajama). With two sizes fitted, the error on the third falls from 1.06, 1.04, 0.90% with
@@ -9,13 +9,14 @@ on 5Mix (.37 to .54% against .52 to .73) and SlimPajama and ties on RedPajama; o
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from shapleymix.laws.base import Belief, Budget, Law, fitted
+from shapleymix.laws.base import Belief, Budget, Inputs, Law, Observations, fitted
 from shapleymix.laws.pieces import Pieces
 from shapleymix.records import FloatArray
 
@@ -41,6 +42,7 @@ HARM_PRIOR = Belief(-5.0, 1.5)
 """Of the logarithm of h: five public logs and ours give -7.3 to -3.7; strong weight decay lowers it."""
 SHARED_WORTH = 0.5
 """Share of the variance of log R* that all sources of a log have in common."""
+LEAST_BENT, MOST_BENT = 0.1, 2.0  # g of `kaplan`: public suites have .2 to 1.2
 FLATTEST, STEEPEST = 0.02, 3.0  # exponents of any curve that runs show
 
 
@@ -153,6 +155,53 @@ class Chinchilla(CoreLaw):
         law, N, D = self.at(N, _fresh(p, D))
         core, slopes = law.core_and_slopes(N, D)
         return np.log(core), slopes
+
+
+@dataclass(frozen=True)
+class Kaplan(Law):
+    """`L_j = E_j + (A_j / N^alpha_j + B_j / D^beta_j)^g_j`: Chinchilla's at g = 1, Kaplan's at E = 0 and beta = 1.
+
+    What this form and the core say of budgets beyond the runs, where both tell these as well, is how unsure either is.
+    """
+
+    kind = "law/kaplan"
+    name = "kaplan"
+    reference = "Kaplan et al. 2020, eq. 1.5, with a floor"
+    assumption = "the mixture does not matter; neither N nor D alone bounds the loss"
+    needs = ("one mixture",)
+    takes_repetition = False
+    relative = True
+
+    E: FloatArray = fitted(role="linear")
+    A: FloatArray = fitted(budget="N")
+    alpha: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="N", usual=0.2)
+    B: FloatArray = fitted(budget="D")
+    beta: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="D", usual=0.5)
+    g: FloatArray = fitted(low=LEAST_BENT, high=MOST_BENT)
+
+    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        return self.level(N, D)
+
+    def level(self, N: FloatArray | float, D: FloatArray | float) -> FloatArray:
+        """Losses (..., K) at scalar budgets, (..., R, K) at budgets (R,)."""
+        law, N, D = self.at(N, D)
+        return law.E + power(law.A * power(N, -law.alpha) + law.B * power(D, -law.beta), law.g)
+
+    def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
+        found = self.level(N, D)
+        return Pieces("power", found, 0 * found, 1 + 0 * found, np.ones_like(found)[..., None, :])
+
+    @classmethod
+    def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
+        """Both terms alike, and together a fourth of the loss."""
+        usual = np.exp(np.average(observed.log_loss, axis=0, weights=observed.weight))
+        each = list(itertools.product((0.3, 0.6), (0.3, 0.6), (0.4, 1.0)))
+        alpha, beta, g = (np.array(one)[:, None] * np.ones(len(usual)) for one in zip(*each, strict=True))
+        half = (usual / 4) ** (1 / g) / 2
+        return {"A": half, "B": half, "alpha": alpha, "beta": beta, "g": g}
+
+    def rescale(self, N0: float, D0: float) -> Self:
+        return self.swap(A=self.A * power(np.array(N0), self.alpha), B=self.B * power(np.array(D0), self.beta))
 
 
 def models_harm(law: type[Law]) -> bool:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from _report import SMALL
 
 import shapleymix as sm
@@ -21,6 +22,7 @@ PATTERNS = {
     "5mix": "mixlaws_5mix_*.csv",
     "redpajama": "mixlaws_redpajama_*.csv",
     "slimpajama": "dmsl_slimpajama_*.csv",
+    "ladder": "olmo_ladder.csv",
 }
 """All logs of a family are read together."""
 
@@ -48,3 +50,15 @@ def five_languages() -> sm.RunLog:
 def _prepared(name: str, log: sm.RunLog) -> sm.RunLog:
     """Chinchilla's points less the five highest losses, as in its replications."""
     return log.select(np.argsort(log.loss[:, 0])[:-5]) if name == "chinchilla" else log
+
+
+def suites() -> dict[str, sm.RunLog]:
+    """Public grids and isoFLOPs of one mixture: the suites of Epoch's table, each by itself, and OLMo's ladder."""
+    found, table = dict(logs("ladder")), SHARED / "extra" / "isoflops_public.csv"
+    if SMALL or not table.exists():
+        return found
+    rows = pl.read_csv(table).filter(~pl.col("outlier")).with_row_index("run")
+    for (name,), part in rows.group_by("experiment", maintain_order=True):
+        columns = part.select(pl.col("run").cast(pl.String), "N", "D", pl.col("loss").alias("loss_all"))
+        found[str(name).replace("__", " ").strip()] = sm.read_runs(columns)
+    return found

@@ -9,7 +9,7 @@ import warnings
 from typing import Literal
 
 import numpy as np
-from _data import FIXTURES, five_languages, logs
+from _data import FIXTURES, five_languages, logs, suites
 from _report import SMALL, finish, must, on_all_cores, row, table
 
 import shapleymix as sm
@@ -32,6 +32,7 @@ DRAWS = 1 if SMALL else 5
 
 def main() -> None:
     final_losses()
+    one_mixture()
     for name, log in logs(*LIMITS).items():
         found = shown(name, sm.compare(log, LAWS))
         must(f"{name}, {DEFAULT}: mean held-out PE, %", round(found[DEFAULT], 2), LIMITS[name])
@@ -60,6 +61,17 @@ def final_losses() -> None:
             row(name, what, *errors)
             if folds == 1:
                 must(f"{name}, {what} left out: PE of final losses, %", errors[-1], FINAL.get(name, math.inf))
+
+
+def one_mixture() -> None:
+    """The two forms in N and D on public suites: in ten folds, and on the largest size."""
+    laws = ("chinchilla", "kaplan")
+    table(
+        "One mixture: held-out PE, %", "suite", *(f"{law}, {what}" for what in ("folds", "largest N") for law in laws)
+    )
+    for name, log in suites().items():
+        found = [sm.compare(log, laws, leave_largest_N=largest) for largest in (False, True)]
+        row(name, *(f"{percent(entry):.2f}" for one in found for entry in one.entries))
 
 
 def beyond(log: sm.RunLog, folds: int, checkpoints: Literal["final", "all"]) -> float:

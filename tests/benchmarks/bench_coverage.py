@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from _data import FIXTURES, logs
+from _data import FIXTURES, logs, suites
 from _report import SMALL, finish, must, row, table
 from bench_gains import Told, finals, one_choice
 
@@ -68,7 +68,7 @@ class Held:
 
 def _one(log: sm.RunLog, judged: sm.RunLog, own: bool, along: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     checkpoints = "all" if along else "final"
-    law = LAW if log.sources else "chinchilla"
+    law = LAW if len(log.sources) > 1 else "chinchilla"
     fitted = sm.fit(log, law, bootstrap=REPLICATES, checkpoints=checkpoints)
     told = fitted.predict(judged.p, judged.N, judged.D)
     there = ~np.isnan(judged.loss) & (own_tokens(judged) > 0 if own else True)
@@ -81,6 +81,7 @@ def _one(log: sm.RunLog, judged: sm.RunLog, own: bool, along: bool) -> tuple[np.
 def main() -> None:
     if not SMALL:
         beyond()
+        one_mixture()
         together()
         larger()
         within()
@@ -110,6 +111,31 @@ def designs(log: sm.RunLog) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     share = log.D / log.ends
     if (share < 1).any():
         yield "second half of each run", share <= 0.5, share > 0.5
+
+
+def one_mixture() -> None:
+    """Public suites without their largest N, D or N D, or but for the usual D / N; and OLMo's largest models."""
+    table("One mixture: 90% intervals of chinchilla", "suite", "left out", *COLUMNS)
+    shares = []
+    for name, log in suites().items():
+        for what, far in parts_of_suite(log).items():
+            if far.any() and (~far).sum() > 5:
+                found = Held.of([(log.select(~far), log.select(far))]).show(name, what)
+                shares.append(found.share)
+    must("public suites: share inside, mean over designs", float(np.mean(shares)), FEWEST, ">=")
+
+
+def parts_of_suite(log: sm.RunLog) -> dict[str, np.ndarray]:
+    """What is left out, and which rows that are."""
+    compute, ratio = log.N * log.D, np.log(log.D / log.N)
+    if len(log.targets) > 1:  # the ladder, whose N is in steps
+        return {"N above 3B": log.N > 3e9, "7B and 13B": log.N > 5e9}
+    return {
+        "N above a fourth of the most": log.N.max() / 4 < log.N,
+        "D above a fourth of the most": log.D.max() / 4 < log.D,
+        "N D above an eighth of the most": compute > compute.max() / 8,
+        "D / N beyond e times the middle one": np.abs(ratio - np.median(ratio)) > 1,
+    }
 
 
 def together() -> None:
