@@ -195,6 +195,8 @@ def _rivals(found: sm.Mixture) -> Table:
     rivals = found.baselines
     objectives = [None if one.reason else score_or_loss(found, one.objective) for one in rivals]
     table = {"mixture": [one.name for one in rivals], "objective": objectives, **gains(found, rivals)}
+    if any(one.tokens == one.tokens for one in rivals):
+        table["times D"] = [one.tokens for one in rivals]  # that each would take to be as good
     if not all(one.within_bounds for one in rivals):
         table["within bounds"] = [one.within_bounds for one in rivals]
     return Table(table)

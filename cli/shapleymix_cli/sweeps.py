@@ -52,7 +52,7 @@ def _grid_options(made: Callable[..., None]) -> Callable[..., None]:
     "shapleymix plan mixtures example/runs.csv --n 6 --caps en=0.4 --batches 2",
     "shapleymix plan mixtures --sources a,b,c --empirical uniform --empirical a=1 --random 4 -o mixtures.csv",
     options_from=lambda: (sm.problem, sm.design),
-    only=("fit", "N", "D", "candidates", "region", "batches", "seed", *BOUNDS),
+    only=("fit", "N", "D", "target_N", "target_D", "candidates", "region", "batches", "seed", *BOUNDS),
 )
 @argument("runs", "[LOG]...")
 @option("--n COUNT", "How many mixtures to plan next, the most informative ones.")

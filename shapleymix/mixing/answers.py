@@ -24,6 +24,8 @@ ROUNDING = 1e-12
 """A gap below this, relative to the objective, is rounding."""
 SHOWN = 5
 """Rivals that the verdict names."""
+MOST_TIMES = 16
+"""Times the tokens beyond which nobody reckons with the number."""
 LEAST_SAID = 0.005
 """Ratios below it are left out of the sentence that one repeats."""
 
@@ -168,6 +170,9 @@ class Rival(Compared):
         Other rivals whose gain over this one is beyond its error bar.
     reason : str
         Why there is no number; empty where there is one.
+    tokens, tokens_low, tokens_high : float
+        How many times the D of the optimum it must be trained on to be as good, with what the gain's interval makes of
+        that; at one N so many times the compute. Infinite if no D is enough, NaN if the runs do not tell what D does.
     """
 
     kind = "rival"
@@ -175,6 +180,9 @@ class Rival(Compared):
     within_bounds: bool
     better: tuple[str, ...] = ()
     reason: str = ""
+    tokens: float = np.nan
+    tokens_low: float = np.nan
+    tokens_high: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -376,11 +384,18 @@ class Mixture(Answer):
             ahead = (
                 f"By what runs near there measured, {best.name} is better, by {-best.gain:.3f} {self.objective_unit}."
             )
+            times, *ends = (_times(one) for one in (best.tokens, best.tokens_low, best.tokens_high))
+            ends = [] if np.isnan(best.gain_low) else [f" ({' .. '.join(ends)})"]
+            more = f" To be as good, that would take {times}{''.join(ends)} times as many tokens."
+            more = more if best.tokens > 1 else ""
             told.append(
-                f"It is better than {best.name}, the best other mixture, by {gain}." if best.gain > 0 else ahead
+                f"It is better than {best.name}, the best other mixture, by {gain}.{more}" if best.gain > 0 else ahead
             )
         off = {"N": "N is beyond the runs", "D": "D is beyond the runs", "line": "together they are off the runs' line"}
         texts = [f"{off[name]} by a factor of {factor:.3g}" for name, factor in self.beyond.items() if factor > 1]
+        if texts and best is not None and not np.isnan(best.gain_low):
+            level, ranking = self.objective_high - self.objective_low, best.gain_high - best.gain_low
+            texts[-1] += f": the loss itself is known within {level / 2:.3f}, the gain within {ranking / 2:.3f}"
         told += [f"{' and '.join(texts)}."] if texts else ["N and D are within the runs."] * bool(self.beyond)
         return " ".join(told)
 
@@ -398,6 +413,10 @@ class Mixture(Answer):
     def lower_bound(self) -> float:
         """No feasible mixture has a lower objective."""
         return self.certificate.lower_bound
+
+
+def _times(value: float) -> str:
+    return f"{value:.3g}" if value <= MOST_TIMES else f"over {MOST_TIMES}"
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ from shapleymix.tables.words import parse_budget
 
 BELOW = 0.1
 """Share of the smallest ratio that any run had of a language to which an optimum may go where no run was without it."""
+SPAN, TOLD = 4.0, 1e-7
+"""By how much D is stepped to see what it does, and the least share of the objective that counts as something."""
 LEAST_SHARE = 1e-6
 """The least share of what all regimes ask for: bounds that leave less room than that leave none."""
 
@@ -83,9 +85,7 @@ class Question:
         fit, N, D = as_fit(asked.fit), parse_budget(asked.N, "N"), parse_budget(asked.D, "D")
         bounds, anchor = _bounds(fit, D, asked)
         bounds, curved = rows_and_curves(bounds, asked.constraints)
-        surface = fit.at(N, D, available=bounds.supply.available, score=asked.score)
-        if surface.score is None:
-            surface = surface.read_in(unit_of(asked.unit, asked.table, surface.targets, fit.parents))
+        surface = _surface(fit, asked, N, D, bounds.supply.available)
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked.objective, surface.unit.name)
         within, law, told = _hold_regimes(fit, surface, bounds, w > 0, asked.allow_unseen)
@@ -168,6 +168,21 @@ class Question:
         read = self.within.supply.read / self.surface.D
         return read + (1 - read.sum()) * rest
 
+    def tokens_for(self, p: FloatArray, objectives: FloatArray) -> FloatArray:
+        """How many times D mixtures (R, M) need for objectives (..., R): by `a + b D^-c` through three D, of each."""
+        surface, found = self.surface, []
+        if not self.fit.tells_tokens:
+            return np.full(objectives.shape, np.nan)
+        for times in (1.0, SPAN, SPAN**2):
+            longer = _surface(self.fit, self.asked, surface.N, times * surface.D, surface.available)
+            found.append(self.goal.of((surface if times == 1 else longer).mean(p)))
+        first, last = found[0] - found[1], found[1] - found[2]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            c = np.log(first / last) / np.log(SPAN)
+            b = first / -np.expm1(-c * np.log(SPAN))
+            left = np.maximum(objectives - found[0] + b, 0.0) / b
+            return np.where((last > TOLD * found[0]) & (c > 0), left ** (-1 / c), np.nan)
+
     def objective(self, p: FloatArray) -> float:
         """The mean or worst loss of a mixture (M,), as `predict` has the losses."""
         return float(self.goal.of(self.surface.mean(p[None]))[0])
@@ -192,6 +207,14 @@ class Searched:
         ask = self.surface.mean if self.corrected else self.surface.of_law
         found = ask(p.reshape(-1, p.shape[-1]))
         return np.where(np.isfinite(found), found, np.inf).reshape(*p.shape[:-1], -1)
+
+
+def _surface(fit: AnyFit, asked: Asked, N: float, D: float, available: FloatArray) -> Surface:
+    """What is known of losses at a budget, in the unit that is asked for."""
+    found = fit.at(N, D, available=available, score=asked.score)
+    if found.score is not None:
+        return found
+    return found.read_in(unit_of(asked.unit, asked.table, found.targets, fit.parents))
 
 
 def _bounds(fit: AnyFit, D: float, asked: Asked) -> tuple[Polytope, FloatArray | None]:

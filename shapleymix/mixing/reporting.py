@@ -314,8 +314,12 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
         best, total = _best_of(one, mixtures)
         if total * (1 + SAME) < _best_of(one, {"": p})[1]:
             mixtures[f"{NEAR} {best}"] = refine(_corrected(one), mixtures[best])
-    for name, q in mixtures.items():
-        known = _comparison(one, name, q, one.gain_between(p, q))
+    each = [_comparison(one, name, q, one.gain_between(p, q)) for name, q in mixtures.items()]
+    totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
+    tokens = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist() if each else []
+    for known, times in zip(each, tokens, strict=True):
+        q = known["p"]
+        known |= dict(zip(("tokens", "tokens_low", "tokens_high"), times, strict=True))
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=one.goal.violation(q) <= FEASIBLE, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
