@@ -15,7 +15,7 @@ Axes: C candidates, Q mixtures of the region, M sources, P features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from shapleymix.errors import UsageError, caution, described
 from shapleymix.files import Json
 from shapleymix.fitting.evidence import Logs, line_of, parting_run
 from shapleymix.fitting.fit import Fit
+from shapleymix.fitting.noise import BEYOND_D, BEYOND_N
 from shapleymix.fitting.settings import Size
 from shapleymix.mixing.bounds import Bounds, polytope_of
 from shapleymix.mixing.infeasibility import require_feasible
@@ -36,7 +37,7 @@ from shapleymix.statistics import RandomStream
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
-from shapleymix.tables.words import parse_budget, parse_whole
+from shapleymix.tables.words import format_size, parse_budget, parse_whole
 
 EXPONENTS = (0.2, 0.45, 0.9)
 LEVEL, EFFECT, NOISE = 3.0, 0.1, 0.05
@@ -53,6 +54,8 @@ LEAST_RATIO = 1e-3
 """A smaller ratio that is drawn is none: nobody trains on a few tokens of a language."""
 NEARBY = 0.25
 """With a fit, the region lies this far on the way from its optimum to mixtures at large."""
+FAR_OFF = 0.02
+"""By how much losses at the target are unsure, for the distance from all runs alone, before one is asked for."""
 MOST_CORNERS = 60
 
 STILL = 1e-12
@@ -131,6 +134,8 @@ def design(
     fit: Fit | str | None = None,
     N: Size | None = None,
     D: Size | None = None,
+    target_N: Size | None = None,
+    target_D: Size | None = None,
     candidates: MixturesSpec | None = None,
     region: MixturesSpec | None = None,
     batches: int = 1,
@@ -153,6 +158,9 @@ def design(
         Parameters of the planned runs. By default those of most mixtures so far.
     D : Size, optional
         Tokens of each planned run, for bounds on tokens. By default those of most mixtures so far.
+    target_N, target_D : Size, optional
+        Parameters and tokens of the model that is planned for: there a fit's optimum is taken, and where no run is
+        near, one larger or longer run is asked for. By default those of the planned runs.
     candidates : MixturesSpec, optional
         The mixtures to choose from. By default random ones within the bounds.
     region : MixturesSpec, optional
@@ -181,11 +189,13 @@ def design(
     names = _sources(so_far, known, sources, asked.table)
     trained = np.zeros((0, len(names))) if so_far is None else _distinct(so_far.align(names).p)
     size, tokens = _budget(so_far, known, N, D, asked)
+    pairs = zip((target_N, target_D), (size, tokens), "ND", strict=True)
+    target = [near if far is None else parse_budget(far, f"target_{name}") for far, near, name in pairs]
     parents = {} if known is None else known.parents
     area = require_feasible(polytope_of(asked, names, 1.0 if np.isnan(tokens) else tokens, parents=parents))
     pool, points = _mixtures(area, candidates, region, seed)
     if known is not None:
-        best = problem(known, size, tokens, seed=seed, allow_unseen=True, **vars(asked)).solve().p
+        best = problem(known, target[0], target[1], seed=seed, allow_unseen=True, **vars(asked)).solve().p
         points = best + NEARBY * (points - best)
     open_places = np.flatnonzero(~_among(pool, trained))
     if len(open_places) < count:
@@ -194,6 +204,7 @@ def design(
     chosen, error = choose(pool[open_places], points, trained, count)
     order = open_places[chosen]
     notices = () if known is None else ("the region lies around the optimum of the fit",)
+    notices = (*notices, *_bridge(so_far, size, tokens, count, target))
     if so_far is not None and (line := line_of(so_far.N, so_far.D)) is not None:
         notices = (*notices, parting_run(line, so_far.N, so_far.D))
     caution(notices)
@@ -203,6 +214,22 @@ def design(
         trained=len(trained), candidates=len(open_places), notices=notices,
         provenance={"log_sha256": None if so_far is None else so_far.digest, "seed": seed},
     )  # fmt: skip
+
+
+def _bridge(log: RunLog | None, N: float, D: float, n: int, target: Sequence[float]) -> Iterator[str]:
+    """Where no run is near the target (N, D): what one towards it, for the compute of n planned runs, would tell."""
+    most = np.array([N, D] if log is None else [max(N, log.N.max()), max(D, log.D.max())])
+    bridge = np.maximum(np.sqrt(n * N * D * np.array([target[0] / target[1], target[1] / target[0]])), most)
+    before, after = (
+        float(np.hypot(*(np.log(np.maximum(np.array(target) / one, 1)) * [BEYOND_N, BEYOND_D])))
+        for one in (most, bridge)
+    )
+    if before > FAR_OFF and after < before:
+        (size, tokens), share = map(format_size, bridge.tolist()), float(np.prod(bridge)) / (n * N * D)
+        yield (
+            f"the target lies so far beyond all runs that its losses are unsure by {before:.1%} for that alone: "
+            f"one run of N = {size}, D = {tokens}, for {share:.3g} times the compute of these {n}, leaves {after:.1%}"
+        )
 
 
 def move_within(area: Polytope, p: FloatArray, seed: int = 0) -> FloatArray:
