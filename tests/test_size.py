@@ -20,7 +20,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/tables": 1_705,
     "shapleymix/game": 581,
     "shapleymix/laws": 1_304,
-    "shapleymix/fitting": 3_806,
+    "shapleymix/fitting": 3_803,
     "shapleymix/mixing": 2_598,
     "shapleymix/planning": 426,
     "adapters/shapleymix_io": 2_147,
@@ -28,9 +28,9 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 718,
     "cli/shapleymix_cli": 1_760,
     "cli/shapleymix_view": 1_013,
-    "tests": 17_385,
+    "tests": 17_384,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_912, 140, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_909, 140, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

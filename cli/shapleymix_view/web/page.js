@@ -79,8 +79,7 @@ function commandOf({ n, d, weights, caps }) {
 
 /** The law's losses (K) of a mixture, with what it misses of those near the runs. */
 function correct(losses, p, { roots, pull, reach } = data.residual) {
-  const x = roots.map((row) => Math.sqrt((5 / reach) * sum(row.map((root, i) => (root - Math.sqrt(p[i])) ** 2))));
-  const near = x.map((one) => (1 + one + one ** 2 / 3) * Math.exp(-one));
+  const near = roots.map((row) => Math.exp(-sum(row.map((root, i) => Math.abs(root - Math.sqrt(p[i])))) / reach));
   return [...losses].map((value, j) => value * Math.exp(sum(pull.map((row, g) => near[g] * row[j]))));
 }
 
