@@ -109,6 +109,7 @@ def test_a_flag_is_the_keyword_of_the_library() -> None:
 
 def test_version_and_no_arguments(run: Run) -> None:
     assert run("--version").out.split() == ["shapleymix", sm.__version__]
+    assert in_a_process("-m", "shapleymix", "--version").communicate()[0] == run("--version").out
     assert "Commands:" in run("").out
 
 
