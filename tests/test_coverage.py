@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,8 +56,8 @@ def test_a_point_is_outside_where_any_of_its_numbers_is(seed, sources, targets):
     ratios = np.sort(rng.uniform(0, 1, (targets, sources, 2)), axis=-1)
     budgets = np.sort(10 ** rng.uniform(6, 9, (2, targets, 2)), axis=-1)
     counts = np.ones((targets, sources), dtype=np.int64)
-    corners = np.sort(rng.uniform([30, -4], [38, 4], (targets, 2, 2)), axis=1).swapaxes(1, 2)
-    known = Coverage(ratios, budgets[0], budgets[1], counts, np.full(targets, np.nan), {}, corners)
+    compute, ratio = (np.sort(np.exp(rng.uniform(*ends, (targets, 2))), axis=1) for ends in ((30, 38), (-4, 4)))
+    known = Coverage(ratios, budgets[0], budgets[1], counts, np.full(targets, np.nan), {}, compute, ratio)
     p, N, D = rng.uniform(0, 1, (5, sources)), 10 ** rng.uniform(6, 9, 5), 10 ** rng.uniform(6, 9, 5)
     names = tuple("abcd")
     apart = np.zeros((5, targets), dtype=bool)
@@ -68,9 +67,9 @@ def test_a_point_is_outside_where_any_of_its_numbers_is(seed, sources, targets):
             off = [not budgets[0, j, 0] / BUDGET_SLACK <= N[r] <= budgets[0, j, 1] * BUDGET_SLACK]
             off += [not budgets[1, j, 0] / BUDGET_SLACK <= D[r] <= budgets[1, j, 1] * BUDGET_SLACK]
             off += [not low - RATIO_SLACK <= x <= high + RATIO_SLACK for x, (low, high) in zip(p[r], ratios[j])]  # noqa: B905
-            n, d = (math.log(min(max(x, low), high)) for x, (low, high) in zip((N[r], D[r]), budgets[:, j]))  # noqa: B905
-            slack = math.log(BUDGET_SLACK)
-            off += [not a - slack <= x <= b + slack for x, (a, b) in zip((n + d, d - n), corners[j])]  # noqa: B905
+            n, d = (min(max(x, low), high) for x, (low, high) in zip((N[r], D[r]), budgets[:, j]))  # noqa: B905
+            pairs = (n * d, compute[j]), (d / n, ratio[j])
+            off += [not low / BUDGET_SLACK <= x <= high * BUDGET_SLACK for x, (low, high) in pairs]
             assert found[r, j] == any(off)
 
 

@@ -40,18 +40,18 @@ def test_intervals_hold_a_truth_of_the_other_form(g: float) -> None:
         fitted = sm.fit(grid_of(law, N, D, 3e-3, seed), "chinchilla", bootstrap=40)
         told = fitted.predict([], *FAR)
         inside.append((told.low <= truth) & (truth <= told.high))
-        assert fitted.bent is not None
+        assert fitted.other_form is not None
     assert np.mean(inside) >= 0.85
 
 
 def test_the_other_form_of_a_law_with_mixtures_is_of_its_own_curve() -> None:
     _, _, log = log_of("learned-base", rows=60)
     found = sm.fit(log, "learned-base", **FAST)
-    assert found.bent is not None
+    assert found.other_form is not None
     for N, D in zip(log.N[:9], log.D[:9], strict=True):
-        np.testing.assert_allclose(found.bent.level(N, D), found.law.core(N, D), rtol=0.02)
+        np.testing.assert_allclose(found.other_form.core(N, D), found.law.core(N, D), rtol=0.02)
     few = log.select(log.N.max() > log.N)
-    assert sm.fit(few, "learned-base", **FAST).bent is None, "two sizes tell no form"
+    assert sm.fit(few, "learned-base", **FAST).other_form is None, "two sizes tell no form"
 
 
 def test_runs_of_few_computes_tell_less_of_more_compute() -> None:
@@ -81,16 +81,16 @@ def test_a_rival_is_as_good_on_as_many_more_tokens(seed: int, name: str) -> None
     N, D = 1e8, 3e9
     mix = sm.optimize(fitted, N, D, weights=weights)
     for rival in mix.baselines:
-        if not np.isfinite(rival.tokens):
+        if not np.isfinite(rival.times):
             continue
-        longer = float(fitted.at(N, D * rival.tokens).mean(rival.p)[0] @ mix.weights)
+        longer = float(fitted.at(N, D * rival.times).mean(rival.p)[0] @ mix.weights)
         assert longer == pytest.approx(mix.objective, abs=0.02 * abs(rival.gain) + 1e-6)
 
 
 def test_one_number_of_tokens_tells_no_rivals_tokens() -> None:
     _, _, log = log_of("learned-base", rows=30, tokens=(3e9,))
     mix = sm.optimize(sm.fit(log, "learned-base", **FAST), 1e8, 3e9)
-    assert all(np.isnan(rival.tokens) for rival in mix.baselines)
+    assert all(np.isnan(rival.times) for rival in mix.baselines)
 
 
 def test_a_target_far_from_all_runs_asks_for_one_between() -> None:

@@ -28,7 +28,7 @@ PACKAGES = {
 }
 WINGS = [
     *("errors", "files", "display", "records", "statistics", "tables"),
-    *("game", "laws", "fitting", "mixing", "scores", "planning"),
+    *("game", "laws", "fitting", "mixing", "scores", "planning", "__main__"),
 ]
 """In the order in which data flows, as `shapleymix/__init__.py` tells it."""
 OURS = {name: {name, "shapleymix"} for name in PACKAGES} | {"shapleymix_cli": set(PACKAGES)}

@@ -89,7 +89,6 @@ FORMS: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(("coverage", "P(better)", "defined"), percent),
     **dict.fromkeys(("epochs", "weight"), lambda value: f"{value:z.3g}"),
     **dict.fromkeys(("value", "low", "high"), significant),
-    "times D": lambda value: f"{value:.3g}" if value <= 16 else "> 16",
     "gap": lambda value: f"{value:.1e}",
     **dict.fromkeys(("R2", "Spearman", "Pearson r"), lambda value: f"{value:z.3f}"),
 }

@@ -9,7 +9,7 @@ import numpy as np
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix.mixing.answers import ROUNDING
+from shapleymix.mixing.answers import ROUNDING, format_times
 from shapleymix.tables.mixtures import ONCE
 from shapleymix_cli.command_factory import command, option, output
 from shapleymix_cli.console import Output, Part, Table, gains, intervals, predicted, score_or_loss, section, size
@@ -195,8 +195,8 @@ def _rivals(found: sm.Mixture) -> Table:
     rivals = found.baselines
     objectives = [None if one.reason else score_or_loss(found, one.objective) for one in rivals]
     table = {"mixture": [one.name for one in rivals], "objective": objectives, **gains(found, rivals)}
-    if any(one.tokens == one.tokens for one in rivals):
-        table["times D"] = [one.tokens for one in rivals]  # that each would take to be as good
+    if not all(np.isnan(one.times) for one in rivals):
+        table["times D"] = [format_times(one.times) for one in rivals]  # that each would take to be as good
     if not all(one.within_bounds for one in rivals):
         table["within bounds"] = [one.within_bounds for one in rivals]
     return Table(table)

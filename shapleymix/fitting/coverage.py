@@ -19,7 +19,7 @@ from shapleymix.tables.words import format_size
 
 BUDGET_SLACK = 1.01  # a budget this close to the fitted range is inside of it: token counts are rounded to batches
 RATIO_SLACK = 1e-3
-TOLD = 1.5  # nearer corners widen intervals by less than a half of a percent
+BUDGETS = "N", "D", "N D", "D / N"
 TIED = 0.01  # a sum of ratios that changes by no more in all runs is one number
 FEW_MIXTURES = 3  # below this many with a source, its effect cannot be told from their other differences
 TINY_RATIO = 0.01
@@ -43,8 +43,8 @@ class Coverage(Record):
         Loss of an untrained model, nats; where nothing tells it, one that no model has.
     alike : dict of str to str
         Sources that no run holds, each with the one that it is taken to be like, or with `text:DIR`.
-    corners : array (K, 2, 2)
-        Lowest and highest log of N D, and of D / N.
+    compute_range, ratio_range : array (K, 2)
+        Lowest and highest N D, and D / N: runs of a few of these fill no rectangle of N and D.
     line : array (3,)
         Where N and D change together, the line a log N + b log D = c on which they do; NaN where runs part the two.
     ties : array (C, M + 1)
@@ -54,7 +54,7 @@ class Coverage(Record):
     kind = "fit/coverage"
     axes: ClassVar[Mapping[str, str]] = {
         "p_range": "KM2", "N_range": "K2", "D_range": "K2", "mixtures": "KM", "untrained": "K",
-        "corners": "K22", "line": "L", "ties": "CW",
+        "compute_range": "K2", "ratio_range": "K2", "line": "L", "ties": "CW",
     }  # fmt: skip
 
     p_range: FloatArray
@@ -63,7 +63,8 @@ class Coverage(Record):
     mixtures: IntArray
     untrained: FloatArray
     alike: dict[str, str]
-    corners: FloatArray
+    compute_range: FloatArray
+    ratio_range: FloatArray
     line: FloatArray = field(default_factory=lambda: np.full(3, np.nan))
     ties: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
@@ -122,19 +123,14 @@ class Coverage(Record):
                 found[sources[i]] = "; ".join(told)
         return found
 
-    def beyond_budgets(self, N: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Factors (R, K) by which N and D lie outside of each target's range; 1 inside of it."""
-        return _factors(N, self.N_range), _factors(D, self.D_range)
+    def beyond_budgets(self, N: FloatArray, D: FloatArray) -> FloatArray:
+        """Factors (4, R, K) by which N, D, N D and D / N lie outside of each target's range; 1 inside of it.
 
-    def beyond_corners(self, N: FloatArray, D: FloatArray) -> FloatArray:
-        """Factors (2, R, K) by which N D and D / N lie outside of each target's range, once N and D are moved inside.
-
-        Runs of a few computes, or of a few tokens a parameter, fill no rectangle of N and D.
+        N D and D / N are those of N and D once these are moved inside.
         """
         n, d = (np.clip(one[:, None], *span.T) for one, span in ((N, self.N_range), (D, self.D_range)))
-        both, span = np.log([n * d, d / n]), self.corners.swapaxes(0, 1)[:, None]
-        factors = np.exp(np.maximum(np.maximum(both - span[..., 1], span[..., 0] - both), 0.0))
-        return np.where(factors > BUDGET_SLACK, factors, 1.0)
+        asked = (N[:, None], self.N_range), (D[:, None], self.D_range)
+        return np.stack([_factors(*one) for one in (*asked, (n * d, self.compute_range), (d / n, self.ratio_range))])
 
     def describe_ties(self, sources: tuple[str, ...]) -> str:
         """Which sources the runs change together alone, in words; empty where there are none."""
@@ -156,7 +152,7 @@ class Coverage(Record):
 
 
 def _factors(values: FloatArray, fitted: FloatArray) -> FloatArray:
-    factor = np.maximum(values[:, None] / fitted[:, 1], fitted[:, 0] / values[:, None])
+    factor = np.maximum(values / fitted[:, 1], fitted[:, 0] / values)
     return np.where(factor > BUDGET_SLACK, factor, 1.0)
 
 
@@ -187,7 +183,8 @@ def coverage_of(log: RunLog, used: BoolArray, untrained: FloatArray) -> Coverage
         mixtures=np.array([[len(np.unique(log.groups[one & there])) for there in log.p.T > 0] for one in used.T]),
         untrained=untrained,
         alike={},
-        corners=_ranges(np.log(np.column_stack([log.N * log.D, log.D / log.N])), used),
+        compute_range=_ranges((log.N * log.D)[:, None], used)[:, 0],
+        ratio_range=_ranges((log.D / log.N)[:, None], used)[:, 0],
         ties=_ties(log.p[rows]),
         line=np.full(3, np.nan) if (line := line_of(log.N[rows], log.D[rows])) is None else line,
     )
@@ -242,9 +239,9 @@ class Extrapolation:
     @property
     def outside(self) -> BoolArray:
         """Which losses (R, K) lie outside of what was fitted."""
-        budgets = *self.coverage.beyond_budgets(self.N, self.D), *self.coverage.beyond_corners(self.N, self.D)
+        budgets = self.coverage.beyond_budgets(self.N, self.D)
         off = (beyond_line(self.coverage.line, self.N, self.D) > 1) | self.coverage.beyond_ties(self.p)
-        return np.any([one > 1 for one in budgets], axis=0) | off[:, None] | (self.beyond_ratios > 0).any(axis=2)
+        return (budgets > 1).any(axis=0) | off[:, None] | (self.beyond_ratios > 0).any(axis=2)
 
     def lacking(self, losses: FloatArray) -> Iterator[str]:
         """A sentence for losses (R, K) that no model has."""
@@ -256,11 +253,10 @@ class Extrapolation:
 
     def beyond(self) -> Iterator[str]:
         """A sentence for each budget, and for ratios, outside of what was fitted."""
-        for name, factors in zip("ND", self.coverage.beyond_budgets(self.N, self.D), strict=True):
-            if (factors > 1).any():
+        for name, factors in zip(BUDGETS, self.coverage.beyond_budgets(self.N, self.D), strict=True):
+            if name in ("N", "D") and (factors > 1).any():
                 yield self._budget(name, factors)
-        for name, factors in zip(("N D", "D / N"), self.coverage.beyond_corners(self.N, self.D), strict=True):
-            if (factors > TOLD).any() and not self.coverage.together:
+            elif (factors > 1).any() and not self.coverage.together:
                 yield f"{name} lies outside of that of the runs by up to a factor of {factors.max():.3g}"
         if (factor := beyond_line(self.coverage.line, self.N, self.D).max(initial=1.0)) > 1:
             yield (

@@ -17,7 +17,7 @@ from shapleymix.fitting.coverage import Coverage, Extrapolation
 from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, choose_law, score
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
-from shapleymix.fitting.one_law import bend_curve, errors_of, noise_of, residual_of
+from shapleymix.fitting.one_law import errors_of, fit_other_form, noise_of, residual_of
 from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Points, Prediction, points_of
 from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fit_regimes, part_regimes
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
@@ -72,7 +72,7 @@ class Fit(Tabular, Record):
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
     noise : Noise, optional
         How runs scatter about the law; None where nothing was held out.
-    bent : Kaplan, optional
+    other_form : Kaplan, optional
         Another form of the law's curve in N and D, by as much as which this may err; None where runs tell no form.
     caveats : tuple of str
         Of the notices those that answers repeat: recipes, or an order, that the law takes for effects of the mixture.
@@ -100,7 +100,7 @@ class Fit(Tabular, Record):
     absent: NoOwnData | None = None
     knobs: dict[str, FloatArray] = field(default_factory=dict)
     noise: Noise | None = None
-    bent: Kaplan | None = None
+    other_form: Kaplan | None = None
     caveats: tuple[str, ...] = ()
     parents: dict[str, str] = field(default_factory=dict)
 
@@ -363,7 +363,7 @@ class FitLosses(LossSource):
         supply = None if told is None else np.where(np.isnan(told), np.inf, told / D)
         symbols, drawn = (np.zeros(1 + len(fit.sources)), None) if known is None else (known.symbols, known.replicates)
         if known is not None and supply is not None:
-            far = [np.log(ratio.max()) for ratio in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))]
+            far = [np.log(one.max()) for one in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))[:2]]
             drawn = known.draw(float(np.hypot(*far)), fit.seed)
         harmed = harm_map(fit.paths, fit.targets)
         twins = fit.coverage.twins(fit.sources, fit.paths, fit.targets)
@@ -432,11 +432,8 @@ class FitLosses(LossSource):
     def form(self, p: FloatArray, samples: int) -> FloatArray:
         noise = self.fit.noise
         size = form_errors(self.fit.coverage, noise, self.N, self.D)[1]
-        if self.fit.bent is not None and isinstance(self.fit.law, CoreLaw):
-            size = np.hypot(
-                size,
-                np.log(self.fit.bent.level(self.N, self.D) / self.fit.law.core(*map(np.asarray, (self.N, self.D)))),
-            )
+        if self.fit.other_form is not None and isinstance(self.fit.law, CoreLaw):
+            size = np.hypot(size, np.log(self.fit.other_form.core(self.N, self.D) / self.fit.law.core(self.N, self.D)))
         if self.fit.repetition is not None and self.with_own.supply is not None:
             size = np.hypot(size, self.fit.repetition.form(p, epochs_of(p, self.with_own.supply, 1.0)))
         drawn = form_draws(samples, self.fit.seed) if samples > 1 else np.zeros(1)
@@ -586,7 +583,8 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),
-        noise=noise_of(study, point, study.evidence.judged), bent=bend_curve(study, point), parents=dict(log.parents),
+        noise=noise_of(study, point, study.evidence.judged), parents=dict(log.parents),
+        other_form=fit_other_form(study, point),
         caveats=tuple(text for text, repeated in odd.items() if repeated),
     )  # fmt: skip
     return replace(found, notices=(*found.notices, *found.missing_from_intervals()))

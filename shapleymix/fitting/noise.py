@@ -180,10 +180,8 @@ class Noise(Record):
 
 def form_errors(coverage: Coverage, noise: Noise | None, N: float, D: float) -> FloatArray:
     """Deviations (2, K) of log loss for the form's sake, between mixtures and alike for all; 0 at fitted budgets."""
-    budget = np.array([N]), np.array([D])
-    (sizes, tokens), (computes, ratios) = coverage.beyond_budgets(*budget), coverage.beyond_corners(*budget)
-    terms = (BEYOND_N, sizes), (BEYOND_D, tokens), (BEYOND_N, computes), (BEYOND_N, ratios)
-    whole = np.sum([(slope * np.log(factors[0])) ** 2 for slope, factors in terms], axis=0)
+    factors = coverage.beyond_budgets(np.array([N]), np.array([D]))[:, 0]
+    whole = np.square(np.array([[BEYOND_N], [BEYOND_D], [BEYOND_N], [BEYOND_N]]) * np.log(factors)).sum(axis=0)
     mixed = 0 * whole if noise is None else np.minimum(whole, MIXED * noise.scale**2 * np.sqrt(whole) / BEYOND_N)
     return np.sqrt([mixed, whole - mixed])
 

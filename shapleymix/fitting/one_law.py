@@ -158,10 +158,11 @@ def noise_of(study: Study, point: LawFit, counted: BoolArray) -> Noise | None:
     return Noise.of(held / point.held_out.spread, alone, fitted, log.groups, cells, replicated=shrunk)
 
 
-def bend_curve(study: Study, point: LawFit) -> Kaplan | None:
+def fit_other_form(study: Study, point: LawFit) -> Kaplan | None:
     """`kaplan` fitted to a law's own curve in N and D, with what runs say of it; None where they tell no form."""
-    log, law, rows = study.log, point.law, np.flatnonzero(point.used.any(axis=1))
-    if not isinstance(law, CoreLaw) or any(len(levels(one[rows])) < LEVELS for one in (log.N, log.D)):
+    log, law = study.log, point.law
+    few = (len(levels(one[rows])) < LEVELS for rows in point.used.T for one in (log.N, log.D))
+    if not isinstance(law, CoreLaw) or point.coverage.together or any(few):
         return None
     seen = replace(log, loss=log.loss * law.core(log.N, log.D) / losses_of(study, point))
     problem = Estimation.of(Kaplan, replace(study.evidence, log=seen), study.inputs, study.settings)

@@ -67,7 +67,7 @@ class OwnFit:
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     coverage = repetition = provenance = residual = None
-    tells_tokens: ClassVar[bool] = True
+    tells_tokens: ClassVar[bool] = False
     parents: ClassVar[Mapping[str, str]] = MappingProxyType({})
     unseen: ClassVar[tuple[str, ...]] = ()
     caveats: ClassVar[tuple[str, ...]] = ()

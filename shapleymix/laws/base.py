@@ -209,7 +209,7 @@ class Law(Record):
     name: ClassVar[str]
     reference: ClassVar[str] = ""
     assumption: ClassVar[str] = ""
-    needs: ClassVar[tuple[str, ...]] = ()  # of "mixture", "transfer", "families"
+    needs: ClassVar[tuple[str, ...]] = ()  # of "mixture", "one mixture", "transfer", "families"
     takes_repetition: ClassVar[bool] = True  # whether the equation takes effective ratios, which sum to less than one
     knobs: ClassVar[Mapping[str, tuple[float, ...]]] = {}  # what `beliefs` takes: values to try, the usual one first
     threshold: ClassVar[float] = 1e-3  # Huber's, on log residuals, where the user names none

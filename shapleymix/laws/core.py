@@ -77,8 +77,8 @@ class CoreLaw(Law):
         exponents = {"alpha": -share_N * np.log(N) * self.alpha, "beta": -share_D * np.log(D) * self.beta}
         return core, slopes | exponents
 
-    def core(self, N: FloatArray, D: FloatArray) -> FloatArray:
-        """C at budgets (R,), shape (..., R, K)."""
+    def core(self, N: FloatArray | float, D: FloatArray | float) -> FloatArray:
+        """C at scalar budgets, (..., K), or at budgets (R,), (..., R, K)."""
         law, N, D = self.at(N, D)
         return law.core_loss(N, D)
 
@@ -180,15 +180,15 @@ class Kaplan(Law):
     g: FloatArray = fitted(low=LEAST_BENT, high=MOST_BENT)
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        return self.level(N, D)
+        return self.core(N, D)
 
-    def level(self, N: FloatArray | float, D: FloatArray | float) -> FloatArray:
-        """Losses (..., K) at scalar budgets, (..., R, K) at budgets (R,)."""
+    def core(self, N: FloatArray | float, D: FloatArray | float) -> FloatArray:
+        """Losses at scalar budgets, (..., K), or at budgets (R,), (..., R, K)."""
         law, N, D = self.at(N, D)
         return law.E + power(law.A * power(N, -law.alpha) + law.B * power(D, -law.beta), law.g)
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
-        found = self.level(N, D)
+        found = self.core(N, D)
         return Pieces("power", found, 0 * found, 1 + 0 * found, np.ones_like(found)[..., None, :])
 
     @classmethod

@@ -170,7 +170,7 @@ class Rival(Compared):
         Other rivals whose gain over this one is beyond its error bar.
     reason : str
         Why there is no number; empty where there is one.
-    tokens, tokens_low, tokens_high : float
+    times, times_low, times_high : float
         How many times the D of the optimum it must be trained on to be as good, with what the gain's interval makes of
         that; at one N so many times the compute. Infinite if no D is enough, NaN if the runs do not tell what D does.
     """
@@ -180,9 +180,9 @@ class Rival(Compared):
     within_bounds: bool
     better: tuple[str, ...] = ()
     reason: str = ""
-    tokens: float = np.nan
-    tokens_low: float = np.nan
-    tokens_high: float = np.nan
+    times: float = np.nan
+    times_low: float = np.nan
+    times_high: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,8 @@ class Mixture(Answer):
     N_low, N_high, D_low, D_high : float
         Intervals of N and D where these were chosen too; else NaN.
     beyond : dict of str to float
-        By what factors N, D and, of both, their `line` lie outside of the runs, 1 inside; empty without a fit's runs.
+        By what factors N, D, N D, D / N and, of both, their `line` lie outside of the runs, 1 inside; empty without a
+        fit's runs.
     indifferent : bool
         Whether the law tells no mixture from another: all within the bounds are as good as this one.
     """
@@ -384,14 +385,14 @@ class Mixture(Answer):
             ahead = (
                 f"By what runs near there measured, {best.name} is better, by {-best.gain:.3f} {self.objective_unit}."
             )
-            times, *ends = (_times(one) for one in (best.tokens, best.tokens_low, best.tokens_high))
-            ends = [] if np.isnan(best.gain_low) else [f" ({' .. '.join(ends)})"]
-            more = f" To be as good, that would take {times}{''.join(ends)} times as many tokens."
-            more = more if best.tokens > 1 else ""
+            times, low, high = map(format_times, (best.times, best.times_low, best.times_high))
+            ends = "" if np.isnan(best.times_low) else f" ({low} .. {high})"
+            more = f" To be as good, that would take {times}{ends} times as many tokens." if best.times > 1 else ""
             told.append(
                 f"It is better than {best.name}, the best other mixture, by {gain}.{more}" if best.gain > 0 else ahead
             )
-        off = {"N": "N is beyond the runs", "D": "D is beyond the runs", "line": "together they are off the runs' line"}
+        off = {name: f"{name} is beyond the runs" for name in self.beyond}
+        off |= {"line": "together N and D are off the runs' line"}
         texts = [f"{off[name]} by a factor of {factor:.3g}" for name, factor in self.beyond.items() if factor > 1]
         if texts and best is not None and not np.isnan(best.gain_low):
             level, ranking = self.objective_high - self.objective_low, best.gain_high - best.gain_low
@@ -415,8 +416,9 @@ class Mixture(Answer):
         return self.certificate.lower_bound
 
 
-def _times(value: float) -> str:
-    return f"{value:.3g}" if value <= MOST_TIMES else f"over {MOST_TIMES}"
+def format_times(value: float) -> str:
+    """How many times the tokens, in words; beyond the most that anybody reckons with no number."""
+    return "-" if np.isnan(value) else f"{value:.3g}" if value <= MOST_TIMES else f"over {MOST_TIMES}"
 
 
 @dataclass(frozen=True)

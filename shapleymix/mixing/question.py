@@ -34,8 +34,8 @@ from shapleymix.tables.words import parse_budget
 
 BELOW = 0.1
 """Share of the smallest ratio that any run had of a language to which an optimum may go where no run was without it."""
-SPAN, TOLD = 4.0, 1e-7
-"""By how much D is stepped to see what it does, and the least share of the objective that counts as something."""
+LONGER, LEAST_FALL = 4.0, 1e-7
+"""By how much D is multiplied to see what it does, and the least share of the objective that counts as something."""
 LEAST_SHARE = 1e-6
 """The least share of what all regimes ask for: bounds that leave less room than that leave none."""
 
@@ -85,7 +85,7 @@ class Question:
         fit, N, D = as_fit(asked.fit), parse_budget(asked.N, "N"), parse_budget(asked.D, "D")
         bounds, anchor = _bounds(fit, D, asked)
         bounds, curved = rows_and_curves(bounds, asked.constraints)
-        surface = _surface(fit, asked, N, D, bounds.supply.available)
+        surface = read_surface(fit, asked, N, D, bounds.supply.available)
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked.objective, surface.unit.name)
         within, law, told = _hold_regimes(fit, surface, bounds, w > 0, asked.allow_unseen)
@@ -170,18 +170,17 @@ class Question:
 
     def tokens_for(self, p: FloatArray, objectives: FloatArray) -> FloatArray:
         """How many times D mixtures (R, M) need for objectives (..., R): by `a + b D^-c` through three D, of each."""
-        surface, found = self.surface, []
         if not self.fit.tells_tokens:
             return np.full(objectives.shape, np.nan)
-        for times in (1.0, SPAN, SPAN**2):
-            longer = _surface(self.fit, self.asked, surface.N, times * surface.D, surface.available)
-            found.append(self.goal.of((surface if times == 1 else longer).mean(p)))
+        at, known = (self.surface.N, self.surface.D), self.surface.available
+        longer = [read_surface(self.fit, self.asked, at[0], times * at[1], known) for times in (LONGER, LONGER**2)]
+        found = [self.goal.of(one.mean(p)) for one in (self.surface, *longer)]
         first, last = found[0] - found[1], found[1] - found[2]
         with np.errstate(divide="ignore", invalid="ignore"):
-            c = np.log(first / last) / np.log(SPAN)
-            b = first / -np.expm1(-c * np.log(SPAN))
+            c = np.log(first / last) / np.log(LONGER)
+            b = first / -np.expm1(-c * np.log(LONGER))
             left = np.maximum(objectives - found[0] + b, 0.0) / b
-            return np.where((last > TOLD * found[0]) & (c > 0), left ** (-1 / c), np.nan)
+            return np.where((last > LEAST_FALL * found[0]) & (c > 0), left ** (-1 / c), np.nan)
 
     def objective(self, p: FloatArray) -> float:
         """The mean or worst loss of a mixture (M,), as `predict` has the losses."""
@@ -209,7 +208,7 @@ class Searched:
         return np.where(np.isfinite(found), found, np.inf).reshape(*p.shape[:-1], -1)
 
 
-def _surface(fit: AnyFit, asked: Asked, N: float, D: float, available: FloatArray) -> Surface:
+def read_surface(fit: AnyFit, asked: Asked, N: float, D: float, available: FloatArray) -> Surface:
     """What is known of losses at a budget, in the unit that is asked for."""
     found = fit.at(N, D, available=available, score=asked.score)
     if found.score is not None:

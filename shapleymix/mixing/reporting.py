@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError, described, did_you_mean
+from shapleymix.fitting.coverage import BUDGETS
 from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between
@@ -235,12 +236,12 @@ def _tilts(one: Question, p: FloatArray, draws: Pieces) -> FloatArray | None:
 
 
 def _beyond(one: Question) -> dict[str, float]:
-    """By what factors N and D lie outside of those of a fit's runs, 1 inside; empty without a fit."""
+    """By what factors N, D, N D and D / N lie outside of those of a fit's runs, 1 inside; empty without a fit."""
     if (coverage := one.fit.coverage) is None:
         return {}
     N, D = np.array([one.surface.N]), np.array([one.surface.D])
     factors = [*coverage.beyond_budgets(N, D), beyond_line(coverage.line, N, D)]
-    return {name: float(each.max()) for name, each in zip(("N", "D", "line"), factors, strict=True)}
+    return {name: float(each.max()) for name, each in zip((*BUDGETS, "line"), factors, strict=True)}
 
 
 def _assert_minimised(one: Question, proof: Proof) -> None:
@@ -316,12 +317,11 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
             mixtures[f"{NEAR} {best}"] = refine(_corrected(one), mixtures[best])
     each = [_comparison(one, name, q, one.gain_between(p, q)) for name, q in mixtures.items()]
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
-    tokens = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist() if each else []
-    for known, times in zip(each, tokens, strict=True):
-        q = known["p"]
-        known |= dict(zip(("tokens", "tokens_low", "tokens_high"), times, strict=True))
+    times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist() if each else []
+    for known, (usual, low, high) in zip(each, times, strict=True):
+        within = one.goal.violation(known["p"]) <= FEASIBLE
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
-        found.append(Rival(**known, within_bounds=one.goal.violation(q) <= FEASIBLE, reason=reason))
+        found.append(Rival(**known, within_bounds=within, reason=reason, times=usual, times_low=low, times_high=high))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 

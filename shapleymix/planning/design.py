@@ -204,7 +204,9 @@ def design(
     chosen, error = choose(pool[open_places], points, trained, count)
     order = open_places[chosen]
     notices = () if known is None else ("the region lies around the optimum of the fit",)
-    notices = (*notices, *_bridge(so_far, size, tokens, count, target))
+    most = (size, tokens) if known is None else (known.N_range[1], known.D_range[1])
+    most = most if so_far is None else (so_far.N.max(), so_far.D.max())
+    notices = (*notices, *_ask_for_bridge(np.maximum(most, (size, tokens)), size * tokens * count, count, target))
     if so_far is not None and (line := line_of(so_far.N, so_far.D)) is not None:
         notices = (*notices, parting_run(line, so_far.N, so_far.D))
     caution(notices)
@@ -216,19 +218,16 @@ def design(
     )  # fmt: skip
 
 
-def _bridge(log: RunLog | None, N: float, D: float, n: int, target: Sequence[float]) -> Iterator[str]:
-    """Where no run is near the target (N, D): what one towards it, for the compute of n planned runs, would tell."""
-    most = np.array([N, D] if log is None else [max(N, log.N.max()), max(D, log.D.max())])
-    bridge = np.maximum(np.sqrt(n * N * D * np.array([target[0] / target[1], target[1] / target[0]])), most)
-    before, after = (
-        float(np.hypot(*(np.log(np.maximum(np.array(target) / one, 1)) * [BEYOND_N, BEYOND_D])))
-        for one in (most, bridge)
-    )
-    if before > FAR_OFF and after < before:
-        (size, tokens), share = map(format_size, bridge.tolist()), float(np.prod(bridge)) / (n * N * D)
+def _ask_for_bridge(most: FloatArray, compute: float, n: int, target: Sequence[float]) -> Iterator[str]:
+    """Where N and D of all runs (2,) are far from the target's: what one run of the compute N D of n planned tells."""
+    aim = np.array(target)
+    bridge = np.maximum(np.minimum(np.sqrt(compute * aim / aim[::-1]), aim), most)
+    now, then = (float(np.hypot(*(np.log(np.maximum(aim / one, 1)) * [BEYOND_N, BEYOND_D]))) for one in (most, bridge))
+    if now > FAR_OFF and then < now:
+        (size, tokens), share = map(format_size, bridge.tolist()), float(np.prod(bridge)) / compute
         yield (
-            f"the target lies so far beyond all runs that its losses are unsure by {before:.1%} for that alone: "
-            f"one run of N = {size}, D = {tokens}, for {share:.3g} times the compute of these {n}, leaves {after:.1%}"
+            f"the target lies so far beyond all runs that its losses are unsure by {now:.1%} for that alone: "
+            f"one run of N = {size}, D = {tokens}, for {share:.3g} times the compute of these {n}, leaves {then:.1%}"
         )
 
 
