@@ -108,3 +108,25 @@ def test_with_a_fit_the_region_lies_around_its_optimum_at_the_target() -> None:
     same = sm.design(4, log, fit=fitted, N=2e7, D=5e8)
     np.testing.assert_array_equal(here.p, same.p)
     assert not np.allclose(here.p, there.p)
+
+
+def test_a_rest_that_is_longer_is_another_mixture() -> None:
+    _, _, log = log_of("learned-base", rows=30)
+    fitted, half = sm.fit(log, "learned-base", **FAST), dict.fromkeys(log.sources, 0.25)
+    mix = sm.optimize(fitted, 1e8, 3e9, after=half, trained=1e9)
+    assert mix.baselines
+    assert all(np.isnan(rival.times) for rival in mix.baselines)
+
+
+@pytest.mark.parametrize("law", ["auto", "kaplan"])
+def test_a_log_without_ratios_answers_for_budgets_and_refuses_mixtures(law: str) -> None:
+    N, D = (one.ravel() for one in np.meshgrid(*GRID))
+    log = grid_of(bent(0.5), N, D, 1e-3)
+    fitted = sm.fit(log, law, **FAST)
+    np.testing.assert_allclose(fitted.predict([], N, D).losses, log.loss, rtol=0.05)
+    for ask in (lambda: sm.optimize(fitted, 1e9, 1e11), lambda: fitted.predict("uniform", 1e9, 1e11)):
+        with pytest.raises(sm.UsageError):
+            ask()
+    found = sm.compare(log, ["chinchilla", "kaplan"])
+    assert found.preferred() == "kaplan", "its errors are smaller beyond chance"
+    assert sm.compare(grid_of(bent(1.0), N, D, 5e-3), ["kaplan", "chinchilla"]).preferred() == "chinchilla"

@@ -17,20 +17,20 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 736,
-    "shapleymix/tables": 1_705,
+    "shapleymix/tables": 1_707,
     "shapleymix/game": 581,
     "shapleymix/laws": 1_304,
-    "shapleymix/fitting": 3_798,
-    "shapleymix/mixing": 2_597,
+    "shapleymix/fitting": 3_800,
+    "shapleymix/mixing": 2_607,
     "shapleymix/planning": 425,
     "adapters/shapleymix_io": 2_147,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 718,
-    "cli/shapleymix_cli": 1_759,
+    "cli/shapleymix_cli": 1_762,
     "cli/shapleymix_view": 1_013,
-    "tests": 17_384,
+    "tests": 17_402,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_905, 141, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_922, 141, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -196,7 +196,7 @@ def predict(
     """
     from shapleymix.tables.mixtures import rivals_of
 
-    if (table is None) == (not mixture):
+    if (table is None) == (not mixture) and (fit.sources or table or mixture):
         raise UsageError("give a table of points or --mixture, one of them", hint="see `shapleymix predict --help`")
     own = {name: value for name, value in keywords.items() if name not in ("weights", "downstream")}
     if table is not None:
@@ -209,6 +209,9 @@ def predict(
         Ns, Ds = budget_of("-N", N, fit.N_range), budget_of("-D", D, fit.D_range)
         if len(Ns) * len(Ds) == 1 and (len(mixture) > 1 or "downstream" in keywords):
             found = sm.compare_mixtures(fit, mixture, Ns[0], Ds[0], **keywords)
+        elif not mixture:  # the law knows N and D alone
+            Ns, Ds = zip(*product(Ns, Ds), strict=True)
+            found = fit.predict([], Ns, Ds, **own)
         else:
             named = rivals_of(mixture)
             names, Ns, Ds = zip(*product(named, Ns, Ds), strict=True)

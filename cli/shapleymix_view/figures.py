@@ -49,7 +49,7 @@ def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShapleyMixWarning)
         said = fit.predict(rows.p, rows.N, rows.D, unique=rows.unique)
-    pieces = fit.law.pieces(rows.N, rows.D) if against == "theta" else None
+    pieces = fit.law.pieces(rows.N, rows.D) if against == "theta" and fit.sources else None
     by_theta = pieces is not None and pieces.form == "power"
     x = pieces.theta(rows.p) if pieces is not None and by_theta else said.losses
     count, sizes = min(len(fit.targets), MOST_PANELS), np.unique(rows.N)

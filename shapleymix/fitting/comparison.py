@@ -25,12 +25,14 @@ from shapleymix.fitting.regimes import RegimeSplit, part_regimes, part_regimes_b
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
 from shapleymix.laws import Law
+from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
-USUAL = LearnedBase.name
+USUAL = LearnedBase.name, Chinchilla.name
+"""The laws that `fit` takes by default, of which the first that was compared is to be beaten."""
 Predicted = FloatArray | ShapleyMixError
 """The held-out losses of a law, or why there are none."""
 LEAST_MIXTURES = 6  # fewer do not tell their own standard error
@@ -87,9 +89,10 @@ class Comparison(Tabular, Record):
         return scored[int(np.argmin([entry.scores.mean["PE"] for entry in scored if entry.scores]))].law
 
     def preferred(self) -> str:
-        """The law to take: `learned-base`, unless the best is better by more than chance."""
+        """The law to take: the usual one, unless the best is better by more than chance."""
         scored, best = [entry.law for entry in self._list_scored()], self.best()
-        return USUAL if USUAL in scored and self.significance(scored.index(best), scored.index(USUAL)) >= 0 else best
+        usual = next((name for name in USUAL if name in scored), best)
+        return usual if self.significance(scored.index(best), scored.index(usual)) >= 0 else best
 
     @property
     def better(self) -> FloatArray:

@@ -532,7 +532,7 @@ def fit(
     log : RunLog, path, or a sequence of them
         Run logs; coalition runs at a small size inform the transfer at a large one.
     law : str or type[Law]
-        A law's name or class; `"auto"` takes `learned-base`, which no other beat on any log that we tried, or
+        A law's name or class; `"auto"` takes `learned-base`, which errs least on most logs that we tried, or
         `chinchilla` for runs of one mixture. `compare` tells whether another is better on yours.
     transfer : table or path, optional
         The transfer matrix, with Shapley values of every source for every target, for laws that need it.

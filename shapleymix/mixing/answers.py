@@ -26,6 +26,8 @@ SHOWN = 5
 """Rivals that the verdict names."""
 MOST_TIMES = 16
 """Times the tokens beyond which nobody reckons with the number."""
+AHEAD = 1e-5
+"""Share of the objective by which another mixture must be predicted better to be named first."""
 LEAST_SAID = 0.005
 """Ratios below it are left out of the sentence that one repeats."""
 
@@ -370,8 +372,7 @@ class Mixture(Answer):
     @property
     def conclusion(self) -> str:
         """What one repeats: the mixture, the likely gain over the best other one, and how far beyond the runs it is."""
-        order, rest = np.argsort(-self.rest, kind="stable").tolist(), self.rest.tolist()
-        ratios = list_names([f"{self.sources[i]} {rest[i]:.2f}" for i in order if rest[i] >= LEAST_SAID])
+        ratios = self._name_ratios(self.rest)
         told = [f"Train {'the rest on ' if self.read.any() else ''}{ratios}."]
         others = [one for one in self.baselines if one.within_bounds and not np.array_equal(one.p, self.p)]
         best = min((one for one in others if not one.reason), key=lambda one: one.objective, default=None)
@@ -379,18 +380,13 @@ class Mixture(Answer):
             told = [f"The runs tell no mixture from another: {ratios} is as good as any other within the bounds."]
         elif best is None:
             told.append("No other mixture within the bounds is known to compare it with.")
-        else:
-            spread = "" if np.isnan(best.gain_low) else f" ({best.gain_low:.3f} .. {best.gain_high:.3f})"
-            gain = f"{best.gain:.3f} {self.objective_unit}{spread}{'; that may be chance' * (best.sure is False)}"
-            ahead = (
-                f"By what runs near there measured, {best.name} is better, by {-best.gain:.3f} {self.objective_unit}."
-            )
-            times, low, high = map(format_times, (best.times, best.times_low, best.times_high))
-            ends = "" if np.isnan(best.times_low) else f" ({low} .. {high})"
-            more = f" To be as good, that would take {times}{ends} times as many tokens." if best.times > 1 else ""
-            told.append(
-                f"It is better than {best.name}, the best other mixture, by {gain}.{more}" if best.gain > 0 else ahead
-            )
+        elif best.gain > -AHEAD * abs(self.objective):
+            told.append(f"It is better than {best.name}, the best other mixture, by {self._say_gain(best)}")
+        else:  # which comes first: the mixture to train is that one
+            gain = f"{-best.gain:.3f} {self.objective_unit}"
+            told.insert(0, f"By what runs near there measured, {best.name} is better than the law's best by {gain}: ")
+            told[0] += f"{self._name_ratios(self.rest_of(best.p))}."
+            told[1] = f"By the law alone: {ratios}."
         off = {name: f"{name} is beyond the runs" for name in self.beyond}
         off |= {"line": "together N and D are off the runs' line"}
         texts = [f"{off[name]} by a factor of {factor:.3g}" for name, factor in self.beyond.items() if factor > 1]
@@ -399,6 +395,21 @@ class Mixture(Answer):
             texts[-1] += f": the loss itself is known within {level / 2:.3f}, the gain within {ranking / 2:.3f}"
         told += [f"{' and '.join(texts)}."] if texts else ["N and D are within the runs."] * bool(self.beyond)
         return " ".join(told)
+
+    def _name_ratios(self, p: FloatArray) -> str:
+        """The largest ratios of a mixture (M,) with their names."""
+        order = np.argsort(-p, kind="stable").tolist()
+        return list_names([f"{self.sources[i]} {p[i]:.2f}" for i in order if p[i] >= LEAST_SAID])
+
+    def _say_gain(self, rival: Rival) -> str:
+        """The gain over a rival, how sure it is, and how many times the tokens the rival would take."""
+        spread = "" if np.isnan(rival.gain_low) else f" ({rival.gain_low:.3f} .. {rival.gain_high:.3f})"
+        gain = f"{rival.gain:.3f} {self.objective_unit}{spread}{'; that may be chance' * (rival.sure is False)}."
+        if not rival.times > 1:
+            return gain
+        times, low, high = map(format_times, (rival.times, rival.times_low, rival.times_high))
+        ends = "" if np.isnan(rival.times_low) else f" ({low} .. {high})"
+        return f"{gain} To be as good, that would take {times}{ends} times as many tokens."
 
     @property
     def gap(self) -> float:

@@ -13,6 +13,7 @@ from typing import Self
 
 import numpy as np
 
+from shapleymix.errors import UsageError
 from shapleymix.fitting.coverage import TIED
 from shapleymix.fitting.evidence import TRACE, own_source
 from shapleymix.fitting.fit import Fit
@@ -34,7 +35,7 @@ from shapleymix.tables.words import parse_budget
 
 BELOW = 0.1
 """Share of the smallest ratio that any run had of a language to which an optimum may go where no run was without it."""
-LONGER, LEAST_FALL = 4.0, 1e-7
+LONGER, LEAST_FALL = 1.5, 1e-7
 """By how much D is multiplied to see what it does, and the least share of the objective that counts as something."""
 LEAST_SHARE = 1e-6
 """The least share of what all regimes ask for: bounds that leave less room than that leave none."""
@@ -83,6 +84,9 @@ class Question:
             As `problem`.
         """
         fit, N, D = as_fit(asked.fit), parse_budget(asked.N, "N"), parse_budget(asked.D, "D")
+        if not fit.sources:
+            hint = "add a column p_all of 1 to the log and fit it again: then N and D can be chosen, too"
+            raise UsageError("the log of this fit had no mixtures, so that none is to be chosen", hint=hint)
         bounds, anchor = _bounds(fit, D, asked)
         bounds, curved = rows_and_curves(bounds, asked.constraints)
         surface = read_surface(fit, asked, N, D, bounds.supply.available)
@@ -170,7 +174,7 @@ class Question:
 
     def tokens_for(self, p: FloatArray, objectives: FloatArray) -> FloatArray:
         """How many times D mixtures (R, M) need for objectives (..., R): by `a + b D^-c` through three D, of each."""
-        if not self.fit.tells_tokens:
+        if not self.fit.tells_tokens or self.within.supply.read.any():  # a longer rest is another mixture
             return np.full(objectives.shape, np.nan)
         at, known = (self.surface.N, self.surface.D), self.surface.available
         longer = [read_surface(self.fit, self.asked, at[0], times * at[1], known) for times in (LONGER, LONGER**2)]

@@ -25,7 +25,7 @@ from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.answers import Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, list_names
+from shapleymix.mixing.answers import AHEAD, Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, list_names
 from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REGIME, TOKENS
@@ -313,7 +313,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
         trained = {f"run {name}": q for name, q in runs}
         mixtures |= {name: trained[name] for name in filter(None, [_best_of(one, trained)[0]])}
         best, total = _best_of(one, mixtures)
-        if total * (1 + SAME) < _best_of(one, {"": p})[1]:
+        if total * (1 + AHEAD) < _best_of(one, {"": p})[1]:
             mixtures[f"{NEAR} {best}"] = refine(_corrected(one), mixtures[best])
     each = [_comparison(one, name, q, one.gain_between(p, q)) for name, q in mixtures.items()]
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]

@@ -56,6 +56,8 @@ NEARBY = 0.25
 """With a fit, the region lies this far on the way from its optimum to mixtures at large."""
 FAR_OFF = 0.02
 """By how much losses at the target are unsure, for the distance from all runs alone, before one is asked for."""
+WORTH = 0.9
+"""Share of that which a run towards the target may leave to be worth asking for."""
 MOST_CORNERS = 60
 
 STILL = 1e-12
@@ -223,12 +225,11 @@ def _ask_for_bridge(most: FloatArray, compute: float, n: int, target: Sequence[f
     aim = np.array(target)
     bridge = np.maximum(np.minimum(np.sqrt(compute * aim / aim[::-1]), aim), most)
     now, then = (float(np.hypot(*(np.log(np.maximum(aim / one, 1)) * [BEYOND_N, BEYOND_D]))) for one in (most, bridge))
-    if now > FAR_OFF and then < now:
+    if now > FAR_OFF:
         (size, tokens), share = map(format_size, bridge.tolist()), float(np.prod(bridge)) / compute
-        yield (
-            f"the target lies so far beyond all runs that its losses are unsure by {now:.1%} for that alone: "
-            f"one run of N = {size}, D = {tokens}, for {share:.3g} times the compute of these {n}, leaves {then:.1%}"
-        )
+        told = f"one run of N = {size}, D = {tokens}, for {share:.3g} times the compute of all {n}, leaves {then:.1%}"
+        told = told if then < WORTH * now else "one run of the compute of all these tells little more"
+        yield f"the target lies so far beyond all runs that its losses are unsure by {now:.1%} for that alone: {told}"
 
 
 def move_within(area: Polytope, p: FloatArray, seed: int = 0) -> FloatArray:
