@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from math import exp, log
+from math import exp, log, sqrt
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +42,8 @@ def loss(law: dict, j: int, p: list[float], N: float, D: float, own_harm: float)
 
 
 def alike(p: list[float], q: list[float], reach: float) -> float:
-    x = (5 / reach * sum((a**0.5 - b**0.5) ** 2 for a, b in zip(p, q, strict=True))) ** 0.5
-    return (1 + x + x * x / 3) * exp(-x)
+    """k(p, q)."""
+    return exp(-sum(abs(sqrt(a) - sqrt(b)) for a, b in zip(p, q, strict=True)) / reach)
 
 
 def residual(left: dict, j: int, p: list[float]) -> float:
@@ -54,7 +54,7 @@ def residual(left: dict, j: int, p: list[float]) -> float:
     for row, g in enumerate(runs):
         A[row][row] += (1 - share) / left["weight"][g][j]
         for column, other in enumerate(runs):
-            A[row][column] += (1 - share) * 30 * (left["size"][g] == left["size"][other])
+            A[row][column] += (1 - share) * 100 * (left["size"][g] == left["size"][other])
     pull = np.linalg.solve(A, [left["left"][g][j] for g in runs]) if runs else []
     return sum(share * alike(p, q, left["reach"]) * by for q, by in zip(P, pull, strict=True))
 

@@ -290,9 +290,9 @@ def mixture_of(
     given: MixtureSpec, sources: Sequence[str], available: FloatArray, D: float, weights: FloatArray | None = None
 ) -> FloatArray:
     """A mixture (M,) from whatever may be given for one: a baseline's name, or what `parse_mixture` takes."""
-    if not sources:
-        raise UsageError("there are no sources to mix", hint="the log had none: ask for N and D alone")
     if isinstance(given, str) and is_name(given, sources):
+        if not sources:
+            raise UsageError("there are no sources to mix", hint="the log had none: ask for N and D alone")
         return baseline(given, sources, available, D, weights)
     return parse_mixture(given, sources)
 
