@@ -67,7 +67,7 @@ def test_a_point_is_outside_where_any_of_its_numbers_is(seed, sources, targets):
             off = [not budgets[0, j, 0] / BUDGET_SLACK <= N[r] <= budgets[0, j, 1] * BUDGET_SLACK]
             off += [not budgets[1, j, 0] / BUDGET_SLACK <= D[r] <= budgets[1, j, 1] * BUDGET_SLACK]
             off += [not low - RATIO_SLACK <= x <= high + RATIO_SLACK for x, (low, high) in zip(p[r], ratios[j])]  # noqa: B905
-            n, d = (min(max(x, low), high) for x, (low, high) in zip((N[r], D[r]), budgets[:, j]))  # noqa: B905
+            n, d = (float(np.clip(x, *span)) for x, span in zip((N[r], D[r]), budgets[:, j], strict=True))
             pairs = (n * d, compute[j]), (d / n, ratio[j])
             off += [not low / BUDGET_SLACK <= x <= high * BUDGET_SLACK for x, (low, high) in pairs]
             assert found[r, j] == any(off)
