@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 MOST_PANELS = 12
+MOST_LETTERS = 16  # of the name of a rival, beside which bars must have room
 """So many targets or tasks are drawn, the first ones."""
 
 
@@ -266,7 +267,7 @@ def plot_mixture(mixture: Mixture) -> Picture:
         first.set_xlabel("ratio" if column == "p" else "ratio of what is still to be read")
         if second is not None:
             gain, worst, best = np.array([(one.gain, one.gain_low, one.gain_high) for one in rivals]).T
-            bars(second, [f"over {one.name}" for one in rivals], gain, worst, best, len(names))
+            bars(second, [f"over {one.name[:MOST_LETTERS]}" for one in rivals], gain, worst, best, len(names))
             second.axvline(0, color=INK, linewidth=0.6)
             second.set_xlabel(f"gain, {mixture.objective_unit}")
 
