@@ -227,10 +227,23 @@ def blend_of(asked: Asked, draws: Draws, corpora: Corpora) -> Blend:
     if spare := [name for name in corpora.sources() if name not in asked.p]:
         notes.append(f"not in the mixture, and left out: {short(spare)}")
     streams = _streams(p, available, asked, corpora, draws)
+    if whole := _rounded_over(streams, asked, epochs):
+        notes.append(f"a trainer that rounds to whole {draws.unit} begins one more epoch of {short(whole)}")
     unknown = all(math.isnan(one.mean_tokens) for one in streams)
     if draws.differ and not draws.packed and unknown and len(p) > 1:
         warnings += [f"{draws.unit} are taken to be of one length: without mean_tokens, longer ones get more tokens"]
     return Blend(asked, streams, p, available, epochs, warnings, notes)
+
+
+def _rounded_over(streams: Sequence[Stream], asked: Asked, epochs: Mapping[str, float]) -> list[str]:
+    """Languages that rounding takes over a whole number of epochs: by 1%, or by a draw where its length is known.
+
+    Megatron asks each corpus for 0.5% more samples than its share, and every trainer for whole ones.
+    """
+    often = {one.source: epochs[one.source] for one in streams if math.isfinite(epochs[one.source])}
+    draw = {one.source: one.mean_tokens / asked.tokens(one.source, one.ratio) for one in streams}
+    over = {name: max(APART, 0.0 if math.isnan(draw[name]) else draw[name]) for name in often}
+    return [name for name, seen in often.items() if math.floor(seen * (1 + over[name])) >= math.ceil(seen - 1e-9)]
 
 
 def exact(amounts: Sequence[float]) -> list[float]:

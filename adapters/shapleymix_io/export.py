@@ -92,6 +92,18 @@ class Megatron(Format):
         return told and f"the path {path!r} {told}"
 
 
+class AutoModel(Format):
+    """NeMo AutoModel: `paths` of a `MegatronPretraining` dataset, a list of each weight before its prefix."""
+
+    name = "automodel"
+
+    def config(self, blend: Blend) -> dict[str, Any]:
+        """The dataset's own keywords; Megatron-Bridge takes such a list as its `data_paths`."""
+        return {"paths": [word for one in blend.streams for word in (repr(one.weight), one.paths[0])]}
+
+    problem = Megatron.problem
+
+
 class _Combining(Format):
     """A Python module with `mixed(datasets)`, which makes one stream of all languages' datasets."""
 
@@ -211,15 +223,14 @@ class OlmoCore(Format):
 
 
 class Torchtitan(Format):
-    """torchtitan 0.3: a Python module with `dataloader(**options)`, and the fields of each `HFDataSource`."""
+    """torchtitan: a module with `dataloader(**options)`, for the loader of 0.3 and for Grain's, which follows it."""
 
     name, draws = "torchtitan", Draws("packed sequences")
 
     def config(self, blend: Blend) -> dict[str, Any]:
-        """`sources`, which begin again when they end, and the seed of the draws."""
+        """`sources` and the seed of the draws; in both loaders a source that ends begins again."""
         sources = [
-            {"dataset": one.dataset, "dataset_path": one.paths[0], "weight": one.weight, "infinite": True}
-            for one in blend.streams
+            {"dataset": one.dataset, "dataset_path": one.paths[0], "weight": one.weight} for one in blend.streams
         ]
         return {"sources": sources, "seed": blend.asked.seed}
 
@@ -227,17 +238,29 @@ class Torchtitan(Format):
         """A module whose `dataloader` is the config of the loader."""
         config = self.config(blend)
         return f'''{self.about(blend)}
-from torchtitan.hf_datasets.text_datasets import HFDataSource, InterleavedHuggingFaceTextDataLoader
+from torchtitan.hf_datasets import text_datasets as texts
 
-# torchtitan knows each dataset by its name in lower case: register it in text_datasets.DATASETS
+# version 0.3 knows each dataset by its name in lower case: register it in text_datasets.DATASETS
 SOURCES = {pformat(config["sources"], sort_dicts=False, width=110)}
 
 
 def dataloader(**options):
     """The data loader's config for `Trainer.Config(dataloader=...)`; the options are those of the loader."""
-    return InterleavedHuggingFaceTextDataLoader.Config(
-        sources=[HFDataSource(**source) for source in SOURCES], seed={config["seed"]}, **options
-    )
+    try:
+        from torchtitan.components import data
+    except ImportError:  # 0.3
+        sources = [texts.HFDataSource(**one, infinite=True) for one in SOURCES]
+        return texts.InterleavedHuggingFaceTextDataLoader.Config(sources=sources, seed={config["seed"]}, **options)
+
+    def packed(one):  # before they are mixed, so that weights count sequences
+        dataset = texts.DATASETS.get(one["dataset"].lower()) or data.SingleDatasetConfig(
+            source=data.HuggingFaceStreamingSource.Config(path=one["dataset_path"], split="train"),
+            processor=texts.TextProcessor.Config(),
+        )
+        return data.WeightedDataset(dataset=data.ConcatThenSplitPackingConfig(dataset=dataset), weight=one["weight"])
+
+    mixed = data.DatasetMixConfig(datasets=tuple(packed(one) for one in SOURCES))
+    return data.GrainDataLoader.Config(dataset=mixed, seed={config["seed"]}, **options)
 '''
 
 
@@ -292,7 +315,19 @@ class Plain(Format):
         return ""
 
 
-_ALL = (Megatron, HuggingFace, Mosaic, OlmoCore, LitData, Torchtitan, Nanotron, Levanter, LlamaFactory, Plain)
+_ALL = (
+    Megatron,
+    AutoModel,
+    HuggingFace,
+    Mosaic,
+    OlmoCore,
+    LitData,
+    Torchtitan,
+    Nanotron,
+    Levanter,
+    LlamaFactory,
+    Plain,
+)
 FORMATS: dict[str, Format] = {one.name: one() for one in _ALL}
 """The formats by name."""
 
@@ -374,7 +409,7 @@ def export(
     mixture : MixtureLike
         An optimised `Mixture`, or ratios by language.
     format : str
-        megatron, hf, mosaic, olmo-core, litdata, torchtitan, nanotron, levanter, llama-factory or json.
+        megatron, automodel, hf, mosaic, olmo-core, litdata, torchtitan, nanotron, levanter, llama-factory or json.
     paths : Paths or Corpora, optional
         Where each language's data lie: a path by language, or a table (a file or a polars.DataFrame)
         `language,path[,available_tokens][,mean_tokens][,dataset]`.

@@ -134,9 +134,9 @@ def export(
     """Write a mixture as a trainer's config.
 
     MIX is what `optimize -o` wrote, ratios such as en=0.5,de=50%, or a baseline (natural, unimax:4) of the languages
-    in the tables. TRAINER is megatron, hf, mosaic, olmo-core, litdata, torchtitan, nanotron, levanter, llama-factory
-    or json. Ratios are of tokens: a trainer that draws documents gets the weights that make it so, by --mean-tokens.
-    Languages of ratio 0 are left out, and without -o the file goes to standard output.
+    in the tables. TRAINER is megatron, automodel, hf, mosaic, olmo-core, litdata, torchtitan, nanotron, levanter,
+    llama-factory or json. Ratios are of tokens: a trainer that draws documents gets the weights that make it so, by
+    --mean-tokens. Languages of ratio 0 are left out, and without -o the file goes to standard output.
     """
     from shapleymix_io import export as exported
     from shapleymix_io.blends import Corpora, read_corpora

@@ -95,7 +95,8 @@ def test_each_trainer_gets_its_own_form() -> None:
     assert export({"en": 1.0}, "llama-factory").config == {"dataset": "en", "streaming": True}
     remote = export({"en": 0.5, "de": 0.5}, "mosaic", paths={"en": "s3://b/en", "de": "d"}).config["streams"]
     assert remote == {"en": {"remote": "s3://b/en", "proportion": 0.5}, "de": {"local": "d", "proportion": 0.5}}
-    assert export(THREE, "torchtitan", paths=PATHS).config["sources"][0]["infinite"]
+    zipped = ["0.5", "d/en", "0.3", "d/de", "0.2", "d/fi"]
+    assert export(THREE, "automodel", paths=PATHS).config == {"paths": zipped}
 
 
 def phases_of(form: str, config: dict[str, Any], batch: float, whole: float) -> list[tuple[float, dict[str, float]]]:
@@ -317,13 +318,35 @@ def test_a_module_mixes_by_name(form: str, package: str, monkeypatch: pytest.Mon
     assert told == {"parts": ["EN", "IT", "FI"], **found.config}
 
 
-def test_the_module_for_torchtitan_is_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = SimpleNamespace(
-        HFDataSource=dict, InterleavedHuggingFaceTextDataLoader=SimpleNamespace(Config=lambda **keywords: keywords)
-    )
-    for name in ("torchtitan", "torchtitan.hf_datasets"):
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "torchtitan.hf_datasets.text_datasets", module)
+@pytest.mark.parametrize("grain", [False, True], ids=["0.3", "grain"])
+def test_the_module_for_torchtitan_takes_the_loader_that_is_there(grain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.3 itself is fed in tests/ecosystem; of Grain's loader, which no release has yet, the documented names."""
+    config = SimpleNamespace(Config=lambda **keywords: keywords)
+    names = ("ConcatThenSplitPackingConfig", "DatasetMixConfig", "SingleDatasetConfig", "WeightedDataset")
+    data = SimpleNamespace(GrainDataLoader=config, HuggingFaceStreamingSource=config, **dict.fromkeys(names, dict))
+    old = {} if grain else {"HFDataSource": dict, "InterleavedHuggingFaceTextDataLoader": config}
+    texts = SimpleNamespace(DATASETS={"de": "registered"}, TextProcessor=config, **old)
+    components = SimpleNamespace(data=data) if grain else SimpleNamespace()
+    modules = {"torchtitan": SimpleNamespace(), "torchtitan.hf_datasets": SimpleNamespace(text_datasets=texts)}
+    for name, module in {**modules, "torchtitan.components": components}.items():
+        monkeypatch.setitem(sys.modules, name, module)
     found, space = export(THREE, "torchtitan", paths=PATHS, seed=5), dict[str, Any]()
     exec(found.text, space)
-    assert space["dataloader"](num_workers=0) == {**found.config, "num_workers": 0}
+    told = space["dataloader"](num_workers=0)
+    assert (told["seed"], told["num_workers"]) == (5, 0)
+    if not grain:
+        assert told["sources"] == [{**one, "infinite": True} for one in found.config["sources"]]
+        return
+    mixed = told["dataset"]["datasets"]
+    assert [one["weight"] for one in mixed] == [0.5, 0.3, 0.2]
+    corpora = [one["dataset"]["dataset"] for one in mixed]  # each packed, then mixed: weights count sequences
+    assert corpora[1] == "registered"
+    assert corpora[0]["source"] == {"path": "d/en", "split": "train"}
+
+
+@pytest.mark.parametrize(("tokens", "length", "told"), [(1e9, None, True), (1.02e9, None, False), (1.02e9, 2e7, True)])
+def test_another_epoch_by_rounding_is_told(tokens: float, length: float | None, told: bool) -> None:
+    """A cap that binds is one epoch exactly; where sequences are long beside a language, more than 1% may be added."""
+    paths = table(language=["en", "fi"], path=["a", "b"], available_tokens=[2e9, tokens])
+    notes = export({"en": 0.5, "fi": 0.5}, "megatron", paths=paths, D=2e9, mean_tokens=length).notes
+    assert any("fi" in one for one in notes) == told
