@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import random
 import re
 import shlex
 import shutil
@@ -84,3 +87,55 @@ def test_a_line_of_a_run_log_is_read_as_it_is_shown(page: str, tmp_path: Path) -
     (tmp_path / "runs.jsonl").write_text(line + "\n")
     log = sm.read_runs(tmp_path / "runs.jsonl")
     assert (len(log), log.sources, log.targets) == (1, ("en", "de"), ("en", "de"))
+
+
+def test_olmo_cores_losses_come_in_by_the_command_of_the_page(run: Run) -> None:
+    """The names of its metrics, which a table of W&B has as columns."""
+    heads = "Name,_step,eval/lm/en/CE loss,eval/lm/en/PPL,eval/lm/de/CE loss,eval/lm/de/PPL,throughput/total tokens"
+    Path("olmo.csv").write_text(
+        f"{heads}\nmix-01,1000,3.2,24.5,3.5,33.1,2000000\nmix-02,1000,3.3,27.1,3.4,30,2000000\n"
+    )
+    Path("design.csv").write_text("run,N,p_en,p_de\nmix-01,97600,.6,.4\nmix-02,97600,.4,.6\n")
+    assert run("import", *calls("logging", "import")[0]).code == 0
+    assert sm.read_runs("runs.csv").align(("en", "de"), ("en", "de")).loss.tolist() == [[3.2, 3.5], [3.3, 3.4]]
+
+
+def test_a_converted_checkpoint_is_measured_as_the_page_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row that it prints is a run log, and its losses are the nats a token of a naive forward pass."""
+    torch, transformers = (pytest.importorskip(name) for name in ("torch", "transformers"))
+    tokenizers = pytest.importorskip("tokenizers")
+    (block,) = [
+        one
+        for one in re.findall(r"```python\n(.*?)```", PAGES["logging"].read_text(), re.DOTALL)
+        if "def measure" in one
+    ]
+    words = {"<unk>": 0, **{letter: place for place, letter in enumerate("abcdef", start=1)}}
+    split = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    split.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    size = {
+        "vocab_size": len(words),
+        "n_positions": 1024,
+        "n_embd": 8,
+        "n_layer": 1,
+        "n_head": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
+    monkeypatch.chdir(tmp_path)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**size))
+    model.save_pretrained("mix-01-hf")
+    transformers.PreTrainedTokenizerFast(tokenizer_object=split, unk_token="<unk>").save_pretrained("mix-01-hf")
+    Path("held-out").mkdir()
+    letters = {name: random.Random(name).choices("abcdef", k=2500) for name in ("en", "de")}
+    for name, text in letters.items():
+        Path(f"held-out/{name}.txt").write_text(" ".join(text))
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        exec(block, {})
+    Path("runs.jsonl").write_text(told.getvalue())
+    log = sm.read_runs("runs.jsonl")
+    for j, name in enumerate(log.targets):
+        rows = torch.tensor([words[one] for one in letters[name][:2048]]).view(2, 1024)
+        with torch.no_grad():
+            said = model.eval()(rows).logits[:, :-1].log_softmax(-1)
+        naive = -said.gather(-1, rows[:, 1:, None]).double().mean().item()
+        assert log.loss[0, j] == pytest.approx(naive, rel=1e-6)

@@ -284,7 +284,7 @@ def _tokens(step: int, row: Mapping[str, object], known: Mapping[str, str]) -> d
 
 _NAMELESS = re.compile(
     r"(trainer_state|log|logs|logfile|stdout|stderr|out|output|train|training|console|main|metrics|history|results?|eval"
-    r"|evaluation|state|summary|data|version|tb|tensorboard|events|lightning_logs|csv|run)([_-]?\d+)?"
+    r"|evaluation|state|summary|data|version|tb|tensorboard|events|lightning_logs|csv|run)([_-]?\d+)?|\d{8}([_-]\d{4,6})?"
 )
 """What files and folders of runs are called in any project, which tells no run."""
 
