@@ -7,11 +7,13 @@ that are not on this machine are skipped by name; in continuous integration they
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,28 @@ def test_the_scenarios_run_on_what_is_installed(
         shutil.rmtree(folder / one)
     scenarios = "tests/scenarios/test_scenarios.py"
     call(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", scenarios, cwd=folder, env=clean)
+
+
+@pytest.mark.parametrize("repository", ["https://example.org/team/mix", ""])
+def test_the_index_shows_no_link_that_leads_nowhere(repository: str, tmp_path: Path, clean: dict[str, str]) -> None:
+    """The source archive knows the repository; the wheel is made from it without one, and without git."""
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path]
+    call(*build, "--sdist", ROOT, env=clean | {"SHAPLEYMIX_REPOSITORY": repository})
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    (folder,) = (tmp_path / "source").iterdir()
+    call(*build, "--wheel", folder, env=clean)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith("/METADATA")]
+        told = archive.read(name).decode()
+    links = re.findall(r"\]\((?!#)([^)\s]+)\)", told)
+    assert (f"Project-URL: Repository, {repository}" in told.splitlines(), bool(links)) == (bool(repository),) * 2
+    for link in links:
+        found = re.fullmatch(rf"{repository}/(?:blob|raw)/v[^/]+/([^#]+)(?:#.*)?", link)
+        assert found, link
+        assert (ROOT / found[1]).exists(), link
 
 
 def test_the_sdist_is_the_repository(built: Path, tmp_path: Path) -> None:
