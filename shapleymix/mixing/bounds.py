@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -265,36 +265,22 @@ def polytope_of(
     InfeasibleError, UsageError
         If a name is unknown or a bound is no ratio; if the run has no tokens left.
     """
-    names, none = tuple(sources), np.full(len(sources), np.nan)
+    names = tuple(sources)
     families, supply = families_of(asked.table, names, parents), _supply_of(asked, names, D, usual_epochs)
-    sums = families.keys() - set(names)
-    written = ((asked.fix, "fix"), (asked.caps, "caps"), (asked.floors, "floors"))
-    fixed, most, typed = (amounts(none, given, names, words.parse_ratio, what, sums) for given, what in written)
-    tokens, epochs = supply.available, supply.epochs
-    with np.errstate(invalid="ignore"):
-        supplied = np.where(np.isinf(epochs), np.where(tokens == 0, 0.0, np.nan), tokens * epochs) / D
-    least, read = (np.where(known > 0, known, np.nan) / D for known in (supply.least, supply.read))
-    above = np.stack([fixed, most, supplied, np.ones(len(names))])
-    below = np.stack([fixed, typed, least, read, np.zeros(len(names))])
-    upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
-    capped, floored = np.array([FIXED, GIVEN, TOKENS, ""]), np.array([FIXED, GIVEN, TOKENS, READ, ""])
-    found = groups_of(asked.groups, names, families)
-    closed = np.isin(names, [name for one in found if one.upper == 0 for name in one.sources])
-    found = tuple(one for one in found if one.upper > 0)
+    groups = groups_of(asked.groups, names, families)
+    rows = [one for one in groups if one.upper > 0]
+    closed = [name for one in groups if one.upper == 0 for name in one.sources]
     bounds = Polytope(
         sources=names,
-        lower=lower,
-        upper=upper,
-        floor_origin=tuple(floored[np.nanargmax(below, axis=0)].tolist()),
-        cap_origin=tuple(capped[np.where(upper < 1, np.nanargmin(above, axis=0), 3)].tolist()),
-        rows=np.array([[float(name in one.sources) for name in names] for one in found]).reshape(-1, len(names)),
-        row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in found]),
-        row_high=np.array([one.upper if one.upper < 1 else np.inf for one in found]),
-        row_names=tuple(one.label for one in found),
-        ball=None if asked.near is None else _ball(asked, mixture_of(asked.near, names, tokens, D)),
+        **_tightest(asked, names, D, supply, families.keys() - set(names)),
+        rows=np.array([[float(name in one.sources) for name in names] for one in rows]).reshape(-1, len(names)),
+        row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in rows]),
+        row_high=np.array([one.upper if one.upper < 1 else np.inf for one in rows]),
+        row_names=tuple(one.label for one in rows),
+        ball=None if asked.near is None else _ball(asked, mixture_of(asked.near, names, supply.available, D)),
         supply=supply,
     )
-    bounds = bounds.hold_at_zero(np.isin(names, list(unseen)), UNSEEN).hold_at_zero(closed, GIVEN)
+    bounds = bounds.hold_at_zero(np.isin(names, list(unseen)), UNSEEN).hold_at_zero(np.isin(names, closed), GIVEN)
     listed = [asked.keep_within] if isinstance(asked.keep_within, str) else asked.keep_within
     for parent in [name.strip() for text in listed for name in text.split(",") if name.strip()]:
         members = np.isin(names, members_of([parent], names, families, "keep_within"))
@@ -303,6 +289,29 @@ def polytope_of(
             raise UsageError(f"keep_within: {parent!r} is one source, with nothing inside of it to keep", hint=hint)
         bounds = _keep_inside(bounds, parent, members, asked.kept)
     return bounds
+
+
+def _tightest(asked: Bounds, names: tuple[str, ...], D: float, supply: Supply, sums: Set[str]) -> dict[str, Any]:
+    """The fields `lower` and `upper` of a polytope, and which of the bounds on a ratio each of them is."""
+    none, free = np.full(len(names), np.nan), np.isinf(supply.epochs)
+    fixed, most, least = (
+        amounts(none, given, names, words.parse_ratio, what, sums)
+        for given, what in ((asked.fix, "fix"), (asked.caps, "caps"), (asked.floors, "floors"))
+    )
+    with np.errstate(invalid="ignore"):
+        tokens = np.where(free, np.where(supply.available == 0, 0.0, np.nan), supply.available * supply.epochs)
+    wanted, read = (np.where(known > 0, known, np.nan) for known in (supply.least, supply.read))
+    caps = {FIXED: fixed, GIVEN: most, TOKENS: tokens / D, "": np.ones(len(names))}
+    floors = {FIXED: fixed, GIVEN: least, TOKENS: wanted / D, READ: read / D, "": np.zeros(len(names))}
+    above, below = np.stack([*caps.values()]), np.stack([*floors.values()])
+    upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
+    which = np.where(upper < 1, np.nanargmin(above, axis=0), len(caps) - 1)
+    return {
+        "lower": lower,
+        "upper": upper,
+        "floor_origin": tuple(np.array([*floors])[np.nanargmax(below, axis=0)].tolist()),
+        "cap_origin": tuple(np.array([*caps])[which].tolist()),
+    }
 
 
 def _supply_of(asked: Bounds, names: tuple[str, ...], D: float, usual_epochs: float) -> Supply:
