@@ -41,22 +41,28 @@ def loss(law: dict, j: int, p: list[float], N: float, D: float, own_harm: float)
     return there * (((1 + total) / R) ** -gamma + own_harm)
 
 
-def alike(p: list[float], q: list[float], reach: float) -> float:
-    """k(p, q)."""
-    return exp(-sum(abs(sqrt(a) - sqrt(b)) for a, b in zip(p, q, strict=True)) / reach)
+def alike(p: list[float], q: list[float], held: list[bool]) -> float:
+    """k(p, q), where runs hold these sources."""
+    apart = [abs(sqrt(a) - sqrt(b)) for a, b in zip(p, q, strict=True)]
+    alone = [exp(-one / 0.15) for one, there in zip(apart, held, strict=True) if there]
+    return (sum(alone) / len(alone) + exp(-sum(apart))) / 2
 
 
 def residual(left: dict, j: int, p: list[float]) -> float:
     """r_j(p)."""
     runs = [g for g, weight in enumerate(left["weight"]) if weight[j] > 0]
-    P, share = [left["p"][g] for g in runs], left["share"]
-    A = [[share * alike(a, b, left["reach"]) for b in P] for a in P]
+    P, share, held = (
+        [left["p"][g] for g in runs],
+        left["share"],
+        [any(column) for column in zip(*left["p"], strict=True)],
+    )
+    A = [[share * alike(a, b, held) for b in P] for a in P]
     for row, g in enumerate(runs):
         A[row][row] += (1 - share) / left["weight"][g][j]
         for column, other in enumerate(runs):
             A[row][column] += (1 - share) * 100 * (left["size"][g] == left["size"][other])
     pull = np.linalg.solve(A, [left["left"][g][j] for g in runs]) if runs else []
-    return sum(share * alike(p, q, left["reach"]) * by for q, by in zip(P, pull, strict=True))
+    return sum(share * alike(p, q, held) * by for q, by in zip(P, pull, strict=True))
 
 
 @pytest.mark.parametrize("name", ["multilingual5_runs.csv", "repetition_runs.csv"])

@@ -18,6 +18,7 @@ from shapleymix import Fit, Mixture
 from shapleymix.errors import InfeasibleError
 from shapleymix.files import Json, plain
 from shapleymix.fitting.coverage import BUDGET_SLACK
+from shapleymix.fitting.residual import ALONE, TOGETHER
 from shapleymix.laws.pieces import MATRICES, SOURCES
 from shapleymix.mixing.bounds import Families, families_of
 from shapleymix.mixing.goal import Goal
@@ -164,7 +165,8 @@ def _residual(fit: Fit) -> Json:
     """What the law misses of mixtures: roots of the runs' ratios (G, M), and by how much each pulls targets (G, K)."""
     left = fit.residual
     numbers = {"roots": np.sqrt(left.p), "pull": left.pull}
-    return {name: np.round(one, DIGITS).tolist() for name, one in numbers.items()} | {"reach": left.reach}
+    rounded = {name: np.round(one, DIGITS).tolist() for name, one in numbers.items()}
+    return rounded | {"counted": np.flatnonzero(left.counted).tolist(), "alone": ALONE, "together": TOGETHER}
 
 
 def _steps(now: float, fitted: FloatArray) -> list[float]:

@@ -3,14 +3,15 @@
     log L_j(p, N, D) = law_j + r_j(p) + level + noise,    var(r_j) = share s_j^2,    var(noise) = (1 - share) s_j^2
 
 What is missed of a mixture is missed of those near it, at every N and D. `r_j` has the covariance `share s_j^2 k(p, q)`
-with `k = exp(-sum_i |sqrt(p_i) - sqrt(q_i)| / reach)`, a product over sources of the exponential kernel (Rasmussen and
-Williams 2006, eq. 4.18), so that a step in one ratio, as trees find them, is told as well as a slope. Its mean and
-covariance given the residuals of finished runs are the usual ones (eq. 2.23 and 2.24). Of the level, what runs of one N
-miss in common, nothing is believed, so that it moves no mixture. Optima and their proofs are the law's own: a corrected
-loss is no longer convex.
+where k is half the mean over sources of exponential kernels (Rasmussen and Williams 2006, eq. 4.18), in the distance of
+square roots of ratios, and half their product. The mean says that what is missed is a sum of what each source's ratio
+explains, which few runs tell, mixtures far apart among them; the product is what nearby mixtures alone tell. A step in
+one ratio, as trees find them, is told as well as a slope. Mean and covariance given the residuals of finished runs are
+the usual ones (eq. 2.23 and 2.24). Of the level, what runs of one N miss in common, nothing is believed, so that it
+moves no mixture. Optima and their proofs are the law's own: a corrected loss is no longer convex.
 
-Share and reach are the likeliest for all targets together, of a few. Where runs do not tell them, as where no two
-mixtures are near, they are the first of these.
+The share is the likeliest for all targets together, of a few. Where runs do not tell it, as where no two mixtures are
+near, it is the first of these.
 Axes: G fitted runs (the mean of what one mixture has at one N), R mixtures, M sources, K targets.
 """
 
@@ -26,23 +27,21 @@ from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 
 from shapleymix.fitting.evidence import levels_of
-from shapleymix.records import FloatArray, IntArray, Record
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.runs import RunLog
 
-SHARES, REACHES = (0.3, 0.5, 0.75), (1.0, 0.5)
-"""Shares and reaches that are tried; the first are taken where nothing tells.
-
-A larger share reads scatter of runs that are all far apart as the mixtures' own, and new runs of these as nearly known;
-a longer reach errs less on Wiki-40B with 128 runs (1.26 for 1.34), whose gains 90% intervals then hold 70% of (for 81).
-"""
+SHARES = (0.3, 0.5, 0.75, 0.9)
+"""Shares that are tried; the first is taken where nothing tells."""
+ALONE, TOGETHER = 0.15, 1.0
+"""Distances at which kernels fall to 1/e: of one source's ratio alone, and of all ratios together."""
 LEVEL = 100.0
 """Variance of a level, in variances of the noise."""
 FEWEST, MOST = 3, 1000
 """Mixtures without which nothing is conditioned on, and runs beyond which a sample of them is enough."""
 JUDGES, JUDGED = 8, 500
-"""Targets and runs at most by which share and reach are chosen."""
+"""Targets and runs at most by which the share is chosen."""
 TOLD = 0.1
-"""Log likelihood by which another share and reach must be better than those before."""
+"""Log likelihood by which another share must be better than those before."""
 TAMED = 4.0
 """Residuals further out, in robust standard deviations, are moved there: a run that failed tells of no mixture."""
 NORMAL_MEDIAN = 0.6745
@@ -69,8 +68,8 @@ class Residual(Record):
         The runs' weights, 1 in the mean; 0 where no loss was measured.
     size : int array (G,)
         Number of each run's N.
-    share, reach : float
-        Share of the variance that is the mixture's own, and how far apart mixtures have it in common.
+    share : float
+        Share of the variance that is the mixture's own.
     """
 
     kind = "fit/residual"
@@ -86,7 +85,6 @@ class Residual(Record):
     weight: FloatArray
     size: IntArray
     share: float = SHARES[0]
-    reach: float = REACHES[0]
 
     @classmethod
     def of(cls, log: RunLog, left: FloatArray, weight: FloatArray) -> Residual:
@@ -114,7 +112,7 @@ class Residual(Record):
 
     def _near(self, p: FloatArray) -> FloatArray:
         """How alike r is at mixtures (R, M) and those of the runs, (R, G)."""
-        return correlate(self.pool(p), self.p, self.reach)
+        return self.kernel(self.pool(p), self.p)
 
     def pool(self, p: FloatArray) -> FloatArray:
         """Ratios (..., M) with those of sources that are taken to be like another in its place."""
@@ -136,12 +134,26 @@ class Residual(Record):
 
     def before(self, p: FloatArray) -> FloatArray:
         """The same before any run."""
-        return self.share * correlate(self.pool(p), self.pool(p), self.reach)
+        return self.share * self.kernel(self.pool(p), self.pool(p))
+
+    @property
+    def counted(self) -> BoolArray:
+        """The sources (M,) that runs hold, each of which explains a part; all where there are no runs."""
+        held = np.any(self.p > 0, axis=0)
+        return held if held.any() else ~held
+
+    def kernel(self, p: FloatArray, q: FloatArray) -> FloatArray:
+        """How alike r is at mixtures p (R, M) and q (G, M), (R, G)."""
+        a, b = (np.sqrt(np.maximum(one, 0.0)) for one in (p, q))
+        places = np.flatnonzero(self.counted)
+        apart = (np.abs(a[:, i, None] - b[:, i]) for i in places)
+        alone = sum((np.exp(-one / ALONE) for one in apart), np.zeros((len(p), len(q)))) / len(places)
+        return (alone + np.exp(-cdist(a, b, "cityblock") / TOGETHER)) / 2
 
     @cached_property
     def _given(self) -> list[tuple[IntArray, IntArray, FloatArray]]:
         """Targets (J,) whose losses were measured alike, by which runs (G',), and these' precision (G', G')."""
-        near = correlate(self.p, self.p, self.reach)
+        near = self.kernel(self.p, self.p)
         return [
             (targets, rows, np.asarray(np.linalg.inv(self._spread(near, rows, targets, self.share)), dtype=np.float64))
             for targets, rows in self._measured()
@@ -160,7 +172,7 @@ class Residual(Record):
         return np.asarray(share * near[np.ix_(rows, rows)] + (1 - share) * noise)
 
     def _choose(self) -> Residual:
-        """The same with the likeliest share and reach.
+        """The same with the likeliest share.
 
         Targets err alike, so that they count as the root of their number; a larger share must earn its odds.
         """
@@ -171,13 +183,11 @@ class Residual(Record):
         )
         place = np.ix_(runs, judges)
         some = replace(self, p=self.p[runs], left=self.left[place], weight=self.weight[place], size=self.size[runs])
-        best, found = np.inf, self
-        for reach in REACHES if G else ():
-            near = correlate(some.p, some.p, reach)
-            for share in SHARES[reach != REACHES[0] :]:  # of little that is the mixture's own the reach is not told
-                cost = some._misfit(near, share) / np.sqrt(len(judges)) + np.log(share / (1 - share))
-                if cost < best - TOLD:
-                    best, found = cost, replace(self, share=share, reach=reach)
+        near, best, found = some.kernel(some.p, some.p), np.inf, self
+        for share in SHARES if G else ():
+            cost = some._misfit(near, share) / np.sqrt(len(judges)) + np.log(share / (1 - share))
+            if cost < best - TOLD:
+                best, found = cost, replace(self, share=share)
         return found
 
     def _misfit(self, near: FloatArray, share: float) -> float:
@@ -191,12 +201,6 @@ class Residual(Record):
             variance = np.square(unit).mean(axis=0) + 1e-12
             total += float((len(rows) * np.log(variance) / 2).sum() + len(targets) * np.log(np.diag(root)).sum())
         return total
-
-
-def correlate(p: FloatArray, q: FloatArray, reach: float) -> FloatArray:
-    """How alike r is at mixtures p (R, M) and q (G, M), (R, G)."""
-    a, b = (np.sqrt(np.maximum(one, 0.0)) for one in (p, q))
-    return np.exp(-cdist(a, b, "cityblock") / reach)
 
 
 def tame(x: FloatArray) -> FloatArray:

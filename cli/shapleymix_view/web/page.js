@@ -78,8 +78,9 @@ function commandOf({ n, d, weights, caps }) {
 }
 
 /** The law's losses (K) of a mixture, with what it misses of those near the runs. */
-function correct(losses, p, { roots, pull, reach } = data.residual) {
-  const near = roots.map((row) => Math.exp(-sum(row.map((root, i) => Math.abs(root - Math.sqrt(p[i])))) / reach));
+function correct(losses, p, { roots, pull, counted, alone, together } = data.residual) {
+  const apart = roots.map((row) => row.map((root, i) => Math.abs(root - Math.sqrt(p[i]))));
+  const near = apart.map((one) => (sum(counted.map((i) => Math.exp(-one[i] / alone))) / counted.length + Math.exp(-sum(one) / together)) / 2);
   return [...losses].map((value, j) => value * Math.exp(sum(pull.map((row, g) => near[g] * row[j]))));
 }
 
