@@ -314,7 +314,9 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
         mixtures |= {name: trained[name] for name in filter(None, [_best_of(one, trained)[0]])}
         best, total = _best_of(one, mixtures)
         if total * (1 + AHEAD) < _best_of(one, {"": p})[1]:
-            mixtures[f"{NEAR} {best}"] = refine(_corrected(one), mixtures[best])
+            near = refine(_corrected(one), mixtures[best])
+            if _best_of(one, {"": near})[1] < total:  # runs are kinks of what is missed: one may itself be best
+                mixtures[f"{NEAR} {best}"] = near
     each = [_comparison(one, name, q, one.gain_between(p, q)) for name, q in mixtures.items()]
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
     times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist() if each else []
@@ -339,12 +341,13 @@ def _best_of(one: Question, mixtures: Mapping[str, FloatArray]) -> tuple[str, fl
 
 
 def _say_what_is_ahead(rivals: Sequence[Rival], unit: str) -> list[str]:
-    """That a rival, and a mixture near it, is predicted to be better than the optimum of the law."""
-    if not rivals or not rivals[-1].name.startswith(f"{NEAR} "):
+    """That a rival is predicted to be better than the optimum of the law."""
+    ahead = [one for one in rivals if one.within_bounds and -one.gain > AHEAD * abs(one.objective)]
+    if not ahead:
         return []
-    name, gain = rivals[-1].name, -rivals[-1].gain
-    said = f"A mixture {name} is predicted to be better by {gain:.3g} {unit}: this one is the best of the law alone"
-    return [f"{said}, and runs near there were better than it says."]
+    best = min(ahead, key=lambda one: one.gain)
+    said = f"{best.name} is predicted to be better by {-best.gain:.3g} {unit}: this one is the best of the law alone"
+    return [f"The mixture {said}, and runs near there were better than it says."]
 
 
 def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
