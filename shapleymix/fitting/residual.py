@@ -144,11 +144,11 @@ class Residual(Record):
 
     def kernel(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """How alike r is at mixtures p (R, M) and q (G, M), (R, G)."""
+        if not p.shape[1]:
+            return np.ones((len(p), len(q)))
         a, b = (np.sqrt(np.maximum(one, 0.0)) for one in (p, q))
-        places = np.flatnonzero(self.counted)
-        apart = (np.abs(a[:, i, None] - b[:, i]) for i in places)
-        alone = sum((np.exp(-one / ALONE) for one in apart), np.zeros((len(p), len(q)))) / len(places)
-        return (alone + np.exp(-cdist(a, b, "cityblock") / TOGETHER)) / 2
+        alone = [np.exp(-np.abs(a[:, i, None] - b[:, i]) / ALONE) for i in np.flatnonzero(self.counted)]
+        return (np.mean(alone, axis=0) + np.exp(-cdist(a, b, "cityblock") / TOGETHER)) / 2
 
     @cached_property
     def _given(self) -> list[tuple[IntArray, IntArray, FloatArray]]:
