@@ -11,12 +11,14 @@ import click
 from cli_tools import every_command
 from shapleymix_cli import console
 from shapleymix_cli.main import COMMANDS, commands
+from shapleymix_sweep.running import HeldError
 
 EXITS = {
     console.OK: "All is done as asked.",
     console.DATA_SAY_NO: "The data say no: a file that is missing or has faults, bounds that no mixture meets, a "
     "run that failed, a result that cannot be written.",
     console.USAGE: "The call is wrong: an option, a value or a name that does not exist, or two that contradict.",
+    HeldError.exit_code: "`run`: another process trains the run; call again later.",
     console.INTERRUPTED: "Interrupted, by Ctrl-C.",
 }
 ENVIRONMENT = {
