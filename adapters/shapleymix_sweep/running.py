@@ -131,14 +131,14 @@ def claimed(path: Path) -> Iterator[int]:
     HeldError
         If another process holds it; with a message where that process may be dead, on another host.
     """
-    made = path.with_suffix(".held")
+    name = sha256(os.fsencode(path.resolve())).hexdigest()[:16]
+    made, own = path.with_suffix(".held"), Path(f"/tmp/shapleymix-{os.getuid()}-{name}")  # TMPDIR may be shared
     try:
         file, text = _lock(path), ""
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        name = sha256(os.fsencode(path.resolve())).hexdigest()[:16]
-        file = _lock(Path(f"/tmp/shapleymix-{os.getuid()}-{name}"))  # TMPDIR may be shared, or another for each job
+        file = _lock(own)
         status = os.fstat(file.fileno())
         text = f"{gethostname()} {status.st_dev}:{status.st_ino}\n"
     with file:
@@ -147,8 +147,8 @@ def claimed(path: Path) -> Iterator[int]:
         try:
             yield file.fileno()
         finally:
-            if text:
-                made.unlink(missing_ok=True)
+            for one in (made, own) if text else ():
+                one.unlink(missing_ok=True)
             fcntl.flock(file, fcntl.LOCK_UN)  # also for what inherited it
 
 
@@ -331,7 +331,7 @@ class Pool:
         slots = _slots(jobs, gpus, gpus_per_run)
         used = ",".join(slot.get(VISIBLE, "") for slot in slots[: len(self.waiting)]).split(",")
         if self.waiting and (idle := [one for one in gpus if one not in used]):
-            self.tell(f"GPUs {','.join(idle)} stay idle: {len(self.waiting)} runs to train, {len(slots)} at a time")
+            self.tell(f"idle GPUs: {','.join(idle)} ({len(self.waiting)} runs to train, {len(slots)} at a time)")
         with stopping(self.programs), ThreadPoolExecutor(len(slots)) as threads:
             try:
                 for future in as_completed([threads.submit(self._work, env) for env in slots]):
@@ -374,7 +374,7 @@ class Pool:
 def gpus_here() -> list[str]:
     """The GPUs that a program started here sees, by their names in `CUDA_VISIBLE_DEVICES`."""
     here = map(str, range(len(glob("/dev/nvidia[0-9]*"))))
-    return [one for one in os.environ.get(VISIBLE, ",".join(here)).split(",") if one.strip()]
+    return [one.strip() for one in os.environ.get(VISIBLE, ",".join(here)).split(",") if one.strip()]
 
 
 def _slots(jobs: int | None, gpus: Sequence[str], each: int) -> list[dict[str, str]]:
