@@ -1,8 +1,7 @@
-"""Other engines: Kubernetes' own model takes the file; Ray, Metaflow and GNU parallel train a plan."""
+"""Ray, Metaflow and GNU parallel train a plan."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -11,22 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from cli_tools import Run
 from shapleymix_sweep.plans import state_of
 from sweep_tools import counts, game_plan, own_program, programs, running, wait_for, written
-
-
-def test_kubernetes_keeps_every_field(run: Run, tmp_path: Path) -> None:
-    """Its model drops a field that it does not know, and makes another value of one that is of another type."""
-    client = pytest.importorskip("kubernetes.client").ApiClient()
-    game_plan(tmp_path)
-    found = yaml.safe_load(written(run, "kubernetes", "image=me/i,claim=c,queue=q", "--timeout", "2h"))
-
-    for right, more in {True: {}, False: {"colour": "red"}}.items():
-        job = {**found, "spec": {**found["spec"], **more}}
-        read = client.deserialize(json.dumps(job), "V1Job", "application/json")
-        assert (client.sanitize_for_serialization(read) == job) is right
 
 
 @pytest.fixture
