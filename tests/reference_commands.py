@@ -25,7 +25,7 @@ ENVIRONMENT = {
     "NO_COLOR": "No colours on a terminal, where it is set to anything.",
     "COLUMNS": "The width of tables and messages, instead of the terminal's.",
     "OMP_NUM_THREADS": "Threads of NumPy's products; `--threads` is how many cores a fit uses.",
-    "CUDA_VISIBLE_DEVICES": "The GPUs of a run, which `launch --gpus` gives out.",
+    "CUDA_VISIBLE_DEVICES": "The GPUs of a run, which `launch` gives out: those of `--gpus`, or that are named here.",
     "SUBMITIT_PREEMPT_SIGNAL": "`launch --slurm`: the signal by which SLURM announces that it ends a run.",
     "MLFLOW_ALLOW_FILE_STORE": "Set to `true` for MLflow, where a store is a folder and it is not set yet.",
 }
