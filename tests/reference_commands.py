@@ -11,19 +11,21 @@ import click
 from cli_tools import every_command
 from shapleymix_cli import console
 from shapleymix_cli.main import COMMANDS, commands
+from shapleymix_sweep.running import HeldError
 
 EXITS = {
     console.OK: "All is done as asked.",
     console.DATA_SAY_NO: "The data say no: a file that is missing or has faults, bounds that no mixture meets, a "
     "run that failed, a result that cannot be written.",
     console.USAGE: "The call is wrong: an option, a value or a name that does not exist, or two that contradict.",
+    HeldError.exit_code: "`run`: another process trains the run; call again later.",
     console.INTERRUPTED: "Interrupted, by Ctrl-C.",
 }
 ENVIRONMENT = {
     "NO_COLOR": "No colours on a terminal, where it is set to anything.",
     "COLUMNS": "The width of tables and messages, instead of the terminal's.",
     "OMP_NUM_THREADS": "Threads of NumPy's products; `--threads` is how many cores a fit uses.",
-    "CUDA_VISIBLE_DEVICES": "The GPUs of a run, which `launch --gpus` gives out.",
+    "CUDA_VISIBLE_DEVICES": "The GPUs of a run, which `launch` gives out: those of `--gpus`, or that are named here.",
     "SUBMITIT_PREEMPT_SIGNAL": "`launch --slurm`: the signal by which SLURM announces that it ends a run.",
     "MLFLOW_ALLOW_FILE_STORE": "Set to `true` for MLflow, where a store is a folder and it is not set yet.",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
+from cli_tools import Run
 from shapleymix_sweep.grids import grid
 from shapleymix_sweep.mixtures import coalitions
 from shapleymix_sweep.plans import Plan, read_plan
@@ -85,6 +88,27 @@ def start(*words: object, before: Callable[[], object] | None = None) -> subproc
     )
 
 
+LOCKLESS = """
+import errno, fcntl
+flock = fcntl.flock
+def refused(file, how):
+    if not file.name.startswith("/tmp/shapleymix-"):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+    flock(file, how)
+fcntl.flock = refused
+"""
+"""Makes flock an error, as on Lustre without that option, but for locks on the host's own disk."""
+
+
+def without_locks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the locks of file systems away, here and in processes that start later."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(LOCKLESS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setattr("fcntl.flock", fcntl.flock)  # is undone
+    exec(LOCKLESS, {})
+
+
 def counts(plan: Plan, name: str) -> list[int]:
     """How many lines the program of each run has left in a file."""
     files = [plan.place(index) / "out" / name for index in range(len(plan))]
@@ -120,3 +144,19 @@ def wait_for(what: Callable[[], object], seconds: float = 30) -> None:
     while not what():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
+
+
+def written(run: Run, engine: str, values: str, *words: object) -> str:
+    """The file with which an engine trains `plan.jsonl`."""
+    found = run("launch", "plan.jsonl", "--engine", engine, *(["--set", values] if values else []), *words)
+    assert found.code == 0, found.err
+    return found.out
+
+
+def own_program(folder: Path) -> str:
+    """A search path on which `shapleymix` is this checkout's."""
+    program = folder / "bin" / "shapleymix"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\nPYTHONPATH='{paths()}' exec '{sys.executable}' -m shapleymix_cli \"$@\"\n")
+    program.chmod(0o755)
+    return os.pathsep.join([str(program.parent), os.environ["PATH"]])

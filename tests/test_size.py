@@ -25,12 +25,12 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/planning": 425,
     "adapters/shapleymix_io": 2_147,
     "adapters/shapleymix_irds": 4_092,
-    "adapters/shapleymix_sweep": 718,
-    "cli/shapleymix_cli": 1_762,
+    "adapters/shapleymix_sweep": 775,
+    "cli/shapleymix_cli": 1_781,
     "cli/shapleymix_view": 1_014,
-    "tests": 17_407,
+    "tests": 17_609,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_923, 141, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_999, 142, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -16,4 +16,5 @@ Modules, in reading order:
   grids     plans of every mixture at every size, and the command of each run
   running   training on this machine: one run, claimed, started and ended; and so many at a time
   slurm     the runs of a plan as SLURM's arrays
+  engines   files with which Kubernetes, Ray and others train a plan
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
@@ -50,15 +50,12 @@ class Mixtures:
         Ratios.
     notices : tuple of str
         What was left out.
-    digest : str
-        SHA-256 of the file, of mixtures that were read.
     """
 
     sources: tuple[str, ...]
     names: tuple[str, ...]
     p: Floats
     notices: tuple[str, ...] = ()
-    digest: str = ""
 
     @classmethod
     def once(cls, sources: Sequence[str], named: Sequence[tuple[str, Floats]], notices: Sequence[str] = ()) -> Mixtures:
@@ -108,7 +105,7 @@ def read_mixtures(path: str | os.PathLike[str]) -> Mixtures:
     for row in np.flatnonzero(log.trained).tolist():
         first.setdefault(log.mixture_keys[row], row)
     named = [(log.runs[row], log.p[row]) for row in first.values()]
-    return replace(Mixtures.once(log.sources, named, log.notices), digest=sheet.digest)
+    return Mixtures.once(log.sources, named, log.notices)
 
 
 def empirical(

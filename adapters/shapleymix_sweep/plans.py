@@ -224,7 +224,9 @@ RESULTS = ("runs.csv", "runs.jsonl")
 SHORT = 0.05
 """A run that ends more than this part before or after the planned D is not finished; batches round by less."""
 ROUNDED = 5e-3
-"""Largest difference between a planned ratio and the one in the run's log."""
+"""Largest difference between a planned share and the one that the run read, of which nothing is said."""
+OTHER = 0.05
+"""With a larger difference a run is not the planned one."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,12 @@ class State:
     plan: Plan
     results: dict[int, sm.RunLog]
     failures: dict[int, str]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Which finished runs read other shares than planned, of which sources."""
+        each = [(self.plan.runs[index], log) for index, log in self.results.items()]
+        return [f"{run.label} {text}" for run, log in each if (text := other_shares(run, log))]
 
 
 def state_of(plan: Plan) -> State:
@@ -279,25 +287,31 @@ def result_of(run: PlannedRun, place: Path) -> sm.RunLog:
         raise DataError(f"ended at D = {log.D[last]:g}, the plan says {run.D:g}", location=location)
     if not log.measured[last].any():
         raise DataError("has no loss at its end", location=location)
-    for name in (*log.sources, *run.mixture) if log.sources else ():
-        found = log.p[log.trained, log.sources.index(name)] if name in log.sources else np.zeros(1)
-        planned = run.mixture.get(name, 0.0)
-        if np.abs(found - planned).max() > ROUNDED:
-            raise DataError(f"trained on {found[-1]:.4g} of {name}, the plan says {planned:.4g}", location=location)
+    if text := other_shares(run, log, OTHER):
+        raise DataError(text, location=location)
     return log
 
 
-def is_finished(run: PlannedRun, place: Path) -> bool:
-    """Whether the run log of a run is there, and reaches what was planned."""
+def other_shares(run: PlannedRun, log: sm.RunLog, tolerance: float = ROUNDED) -> str:
+    """Of which sources a run has read another share than planned, at its end; empty where its log has no shares."""
+    read = dict(zip(log.sources, log.p[int(np.argmax(log.D))].tolist(), strict=True)) or run.mixture
+    both = {name: (read.get(name, 0.0), run.mixture.get(name, 0.0)) for name in {**run.mixture, **read}}
+    found = [(name, *pair) for name, pair in both.items() if abs(pair[0] - pair[1]) > tolerance]
+    return "; ".join(f"read {share:.4g} of {name}, planned {planned:.4g}" for name, share, planned in found)
+
+
+def lacking(run: PlannedRun, place: Path) -> str:
+    """What a run lacks to be finished as planned; empty where it is finished."""
     try:
-        return len(result_of(run, place)) > 0
-    except ShapleyMixError:
-        return False
+        result_of(run, place)
+    except ShapleyMixError as error:
+        return error.message
+    return ""
 
 
 def open_runs(plan: Plan) -> list[int]:
     """The indices of the runs that are not finished."""
-    return [index for index, run in enumerate(plan.runs) if not is_finished(run, plan.place(index))]
+    return [index for index, run in enumerate(plan.runs) if lacking(run, plan.place(index))]
 
 
 def collect(states: Sequence[State]) -> sm.RunLog:

@@ -1,13 +1,16 @@
 """Training the runs of a plan on this machine: one run, claimed, started and ended; and so many at a time.
 
 The claim is a lock of the operating system (flock) on a file in the run's folder. The program inherits it, so that the
-run stays claimed where a launcher is killed and the program goes on; nothing is left to be removed by hand.
+run stays claimed where a launcher is killed and the program goes on; nothing is left to be removed by hand. Where the
+file system has no locks (Lustre, FUSE), it is a file that only one process can make, and a lock on the host's own disk.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import math
 import os
 import shlex
 import signal
@@ -19,96 +22,92 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache, partial
+from glob import glob
+from hashlib import sha256
 from pathlib import Path
+from socket import gethostname
 from subprocess import DEVNULL, STDOUT, Popen
 from types import FrameType
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, ClassVar, Literal
 
 from shapleymix.errors import ShapleyMixError, UsageError
 from shapleymix.tables.words import parse_whole
-from shapleymix_sweep.plans import CLAIM, FAILED, LOG, OUT, Plan, PlannedRun, is_finished, open_runs, result_of
+from shapleymix_sweep.plans import CLAIM, FAILED, LOG, OUT, Plan, PlannedRun, lacking, open_runs
 
 GRACE = 60.0
 """Seconds that a program has to write a checkpoint when it is asked to end; torchrun gives its workers 30."""
 HEAD = "--- "
 """Beginning of the line of `log.txt` with which an attempt begins."""
+POLL = 0.05
+"""Seconds between two looks at a program."""
+NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+"""What flock says where a file system has no locks."""
 _ENDED_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)  # a program's code, and that of a shell around it
 How = Literal["trained", "finished", "failed", "held", "stopped"]
 """How an attempt at a run ends: trained now, finished before, failed, held (another trains it), or stopped."""
 
 
+class HeldError(ShapleyMixError):
+    """Another process trains the run: a scheduler may try again later."""
+
+    code = "held"
+    exit_code: ClassVar[int] = 75  # EX_TEMPFAIL of sysexits.h
+
+
 class Programs:
-    """The programs that run now; once they are stopped, no further one starts.
+    """The programs that run now, each in a call of `run`.
+
+    Once `stopped` is set, no further one starts, and all are asked to end (SIGTERM); they are ended (SIGKILL) when the
+    grace is over, or once `killed` is set.
 
     Parameters
     ----------
     grace : float
         Seconds that programs have to end when they are stopped.
+    limit : float
+        Seconds after which a program is stopped, and has failed.
     asked_together : bool
         Whether this process and its programs are asked to end at once, as by a scheduler: a program that SIGTERM ended
         was then stopped, though this process may not have heard it yet.
     """
 
-    def __init__(self, grace: float = GRACE, *, asked_together: bool = False) -> None:
-        self.grace, self.asked_together = grace, asked_together
-        self.stopped = threading.Event()
-        self._killed = threading.Event()
-        self._lock = threading.Lock()
-        self._running: set[int] = set()
+    def __init__(self, grace: float = GRACE, limit: float = math.inf, *, asked_together: bool = False) -> None:
+        self.grace, self.limit, self.asked_together = grace, limit, asked_together
+        self.stopped, self.killed = threading.Event(), threading.Event()
 
-    def run(self, words: Sequence[str], log: BinaryIO, env: Mapping[str, str], claim: int) -> int | None:
+    def run(self, words: Sequence[str], log: BinaryIO, env: Mapping[str, str], claim: int) -> str:
         """Run a program to its end in a session of its own, what it prints in the log.
+
+        Once it is asked to end, it has the grace to do so, and so has what a shell that ends at once was running.
 
         Returns
         -------
-        int or None
-            Its exit code; None if all programs are stopped already.
+        str
+            How it ended badly: by its exit code, a signal or the limit; empty if well, or if all are stopped already.
         """
-        with self._lock:
-            if self.stopped.is_set():
-                return None
-            program = Popen(
-                words, stdin=DEVNULL, stdout=log, stderr=STDOUT, env=env, start_new_session=True, pass_fds=(claim,)
-            )
-            self._running.add(program.pid)
+        if self.stopped.is_set():
+            return ""
+        how: dict[str, Any] = {"stdin": DEVNULL, "stdout": log, "stderr": STDOUT, "env": env, "pass_fds": (claim,)}
+        program = Popen(words, start_new_session=True, **how)
+        limit, end = time.monotonic() + self.limit, math.inf
         try:
-            code = program.wait()
-            if self.asked_together and code in _ENDED_BY_SIGTERM:
-                self.stop()
-            # a shell ends at once when it is asked to; what it runs may still write its checkpoint
-            while self.stopped.is_set() and not self._killed.is_set() and _send(program.pid, 0):
-                time.sleep(0.1)
-            return code
+            while not self.killed.is_set() and (now := time.monotonic()) < end:
+                if self.asked_together and program.poll() in _ENDED_BY_SIGTERM:
+                    self.stopped.set()
+                asked = now >= limit or self.stopped.is_set()
+                if program.poll() is not None and not (asked and _send(program.pid, 0)):
+                    break
+                if asked and end == math.inf:
+                    _send(program.pid, signal.SIGTERM)
+                    end = now + self.grace
+                time.sleep(POLL)
         finally:
             _send(program.pid, signal.SIGKILL)
-            with self._lock:
-                self._running.discard(program.pid)
-
-    def stop(self) -> None:
-        """Ask all programs to end (SIGTERM), and end them (SIGKILL) when the grace is over."""
-        if self.stopped.is_set():
-            return
-        self.stopped.set()
-        self._send(signal.SIGTERM)
-        killer = threading.Timer(self.grace, self.kill)
-        killer.daemon = True
-        killer.start()
-
-    def kill(self) -> None:
-        """End all programs at once."""
-        self._killed.set()
-        self.stopped.set()
-        self._send(signal.SIGKILL)
-
-    def wait(self) -> None:
-        """Until no program runs."""
-        while self._running:
-            time.sleep(0.1)
-
-    def _send(self, number: int) -> None:
-        with self._lock:
-            for pid in self._running:
-                _send(pid, number)
+            code = program.wait()
+        if end < math.inf and not self.stopped.is_set():
+            return f"stopped after its time limit of {self.limit:g} s"
+        return f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}" if code else ""
 
 
 def _send(group: int, number: int) -> bool:
@@ -121,21 +120,64 @@ def _send(group: int, number: int) -> bool:
 
 
 @contextlib.contextmanager
-def claimed(path: Path) -> Iterator[int | None]:
-    """Within, the run is this process's: the file descriptor of its lock, or None where another process holds it."""
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-            return
+def claimed(path: Path) -> Iterator[int]:
+    """Within, the run is this process's: the file descriptor of its lock, which the program inherits.
+
+    Where the file system has no locks, the claim is a file beside it that one process alone can make. It names a lock
+    on its host's own disk: whoever gets that very lock knows that all who had it are dead, and takes the claim over.
+
+    Raises
+    ------
+    HeldError
+        If another process holds it; with a message where that process may be dead, on another host.
+    """
+    name = sha256(os.fsencode(path.resolve())).hexdigest()[:16]
+    made, own = path.with_suffix(".held"), Path(f"/tmp/shapleymix-{os.getuid()}-{name}")  # TMPDIR may be shared
+    try:
+        file, text = _lock(path), ""
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        file = _lock(own)
+        status = os.fstat(file.fileno())
+        text = f"{gethostname()} {status.st_dev}:{status.st_ino}\n"
+    with file:
+        if text:
+            _make_alone(made, text)
         try:
             yield file.fileno()
         finally:
+            for one in (made, own) if text else ():
+                one.unlink(missing_ok=True)
             fcntl.flock(file, fcntl.LOCK_UN)  # also for what inherited it
 
 
-def attempt(run: PlannedRun, place: Path, programs: Programs, env: Mapping[str, str] | None = None) -> tuple[How, str]:
+def _lock(path: Path) -> BinaryIO:
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        if isinstance(error, BlockingIOError):
+            raise HeldError("") from error
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    return file
+
+
+def _make_alone(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        with contextlib.suppress(FileNotFoundError):  # it was released just now
+            if path.read_text(encoding="utf-8") == text:
+                return
+        raise HeldError(f"{path} names the host that trains it: remove that file if nothing does there") from None
+
+
+def attempt(
+    run: PlannedRun, place: Path, programs: Programs, env: Mapping[str, str] | None = None, retries: int = 0
+) -> tuple[How, str]:
     """Train a run, unless it is finished or another process trains it.
 
     The program starts in the working folder of this process, and finds programs beside this Python as well. Where it
@@ -151,11 +193,13 @@ def attempt(run: PlannedRun, place: Path, programs: Programs, env: Mapping[str, 
         Starts and stops the program.
     env : mapping of str to str, optional
         What is added to the environment of the program.
+    retries : int
+        How often it is tried again, at once, where it fails.
 
     Returns
     -------
     str, str
-        How it ended, and why where it failed.
+        How it ended; why where it failed, and what to remove where it is held by a process that may be dead.
 
     Raises
     ------
@@ -163,42 +207,39 @@ def attempt(run: PlannedRun, place: Path, programs: Programs, env: Mapping[str, 
         If the folder cannot be written.
     """
     (place / OUT).mkdir(parents=True, exist_ok=True)
-    with claimed(place / CLAIM) as claim, (place / LOG).open("ab") as log:
-        if claim is None:
-            return "held", ""
-        if is_finished(run, place):
-            return "finished", ""
-        words = run.words(place)
-        path = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
-        began = datetime.now().astimezone().isoformat(timespec="seconds")
-        log.write(f"{HEAD}{began} {shlex.join(words)}\n".encode("utf-8", "replace"))
-        log.flush()
-        try:
-            code = programs.run(words, log, {**os.environ, "PATH": path, **(env or {})}, claim)
-            wrong = _wrong(run, place, code)
-        except OSError as error:
-            wrong = f"{words[0]!r} cannot be started: {error.strerror}"
-        if wrong and programs.stopped.is_set():
-            return "stopped", ""
-        if wrong:
-            (place / FAILED).write_text(wrong, encoding="utf-8")
-            return "failed", wrong
-        (place / FAILED).unlink(missing_ok=True)
-        return "trained", ""
-
-
-def _wrong(run: PlannedRun, place: Path, code: int | None) -> str:
-    """Why an ended program has not finished its run; nothing where it has."""
     try:
-        result_of(run, place)
-    except ShapleyMixError as error:
-        if not code:
-            return error.message
-    else:
-        return ""
-    how = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+        with claimed(place / CLAIM) as claim, (place / LOG).open("ab") as log:
+            if not lacking(run, place):
+                return "finished", ""
+            path = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
+            start = partial(programs.run, log=log, env={**os.environ, "PATH": path, **(env or {})}, claim=claim)
+            while (wrong := _train(run, place, log, start)) and retries > 0 and not programs.stopped.is_set():
+                retries -= 1
+            if wrong and programs.stopped.is_set():
+                return "stopped", ""
+            if wrong:
+                (place / FAILED).write_text(wrong, encoding="utf-8")
+                return "failed", wrong
+            (place / FAILED).unlink(missing_ok=True)
+            return "trained", ""
+    except HeldError as error:
+        return "held", error.message
+
+
+def _train(run: PlannedRun, place: Path, log: BinaryIO, start: Callable[[Sequence[str]], str]) -> str:
+    """Try a run once: why it failed; nothing where it is finished."""
+    words = run.words(place)
+    began = datetime.now().astimezone().isoformat(timespec="seconds")
+    log.write(f"{HEAD}{began} {shlex.join(words)}\n".encode("utf-8", "replace"))
+    log.flush()
+    try:
+        ended = start(words)
+    except OSError as error:
+        return f"{words[0]!r} cannot be started: {error.strerror}"
+    if not (wrong := lacking(run, place)) or not ended:
+        return wrong
     said = (place / LOG).read_bytes()[-4096:].decode("utf-8", "replace").rpartition(HEAD)[2]
-    return ": ".join([how, *said.strip().splitlines()[1:][-1:]])
+    return ": ".join([ended, *said.strip().splitlines()[1:][-1:]])
 
 
 @contextlib.contextmanager
@@ -207,7 +248,8 @@ def stopping(programs: Programs) -> Iterator[None]:
 
     def hear(number: int, frame: FrameType | None) -> None:
         # in a thread: the signal may have interrupted the very code that holds the lock
-        threading.Thread(target=programs.kill if programs.stopped.is_set() else programs.stop, daemon=True).start()
+        event = programs.killed if programs.stopped.is_set() else programs.stopped
+        threading.Thread(target=event.set, daemon=True).start()
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores SIGHUP
@@ -219,6 +261,7 @@ def stopping(programs: Programs) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 PAUSE = 1.0
 """Seconds until a run that another process trains is looked at again."""
 
@@ -262,17 +305,18 @@ class Pool:
     def __post_init__(self) -> None:
         self.waiting = deque(open_runs(self.plan))
         self.finished = {*range(len(self.plan))}.difference(self.waiting)
-        self._lock = threading.Lock()
+        self._lock, self._tell_once = threading.Lock(), cache(self.tell)
 
-    def run(self, jobs: int | None = None, gpus: Sequence[str] = (), gpus_per_run: int = 1) -> None:
+    def run(self, jobs: int | None = None, gpus: Sequence[str] | None = None, gpus_per_run: int = 1) -> None:
         """Train what waits.
 
         Parameters
         ----------
         jobs : int, optional
             Runs at a time; None = one, or as many as the GPUs allow.
-        gpus : sequence of str
-            GPUs that the runs get in turn, by `CUDA_VISIBLE_DEVICES`; none = the environment stays as it is.
+        gpus : sequence of str, optional
+            GPUs that the runs get in turn, by `CUDA_VISIBLE_DEVICES`; None = those of this machine. Where these are
+            fewer than two, the environment stays as it is.
         gpus_per_run : int
             How many of them a run gets.
 
@@ -283,13 +327,17 @@ class Pool:
         UsageError
             If a run needs more GPUs than there are.
         """
+        gpus = (here if len(here := gpus_here()) > 1 else ()) if gpus is None else gpus
         slots = _slots(jobs, gpus, gpus_per_run)
+        used = ",".join(slot.get(VISIBLE, "") for slot in slots[: len(self.waiting)]).split(",")
+        if self.waiting and (idle := [one for one in gpus if one not in used]):
+            self.tell(f"idle GPUs: {','.join(idle)} ({len(self.waiting)} runs to train, {len(slots)} at a time)")
         with stopping(self.programs), ThreadPoolExecutor(len(slots)) as threads:
             try:
                 for future in as_completed([threads.submit(self._work, env) for env in slots]):
                     future.result()
             except BaseException:
-                self.programs.stop()
+                self.programs.stopped.set()
                 raise
         if self.programs.stopped.is_set():
             raise KeyboardInterrupt
@@ -302,11 +350,7 @@ class Pool:
                     return
                 index = self.waiting.popleft()
             run, place = self.plan.runs[index], self.plan.place(index)
-            how, reason = attempt(run, place, self.programs, env)
-            tries = self.retries
-            while how == "failed" and tries > 0:
-                how, reason = attempt(run, place, self.programs, env)
-                tries -= 1
+            how, reason = attempt(run, place, self.programs, env, self.retries)
             with self._lock:
                 self._note(index, how, reason)
             if how == "held":
@@ -315,6 +359,8 @@ class Pool:
     def _note(self, index: int, how: How, reason: str) -> None:
         if how in ("held", "stopped"):
             self.waiting.append(index)
+            if reason:
+                self._tell_once(f"run {index}: {reason}")
             return
         if how == "failed":
             self.failed[index] = reason
@@ -325,6 +371,12 @@ class Pool:
         self.progress("runs", len(self.finished), len(self.plan))
 
 
+def gpus_here() -> list[str]:
+    """The GPUs that a program started here sees, by their names in `CUDA_VISIBLE_DEVICES`."""
+    here = map(str, range(len(glob("/dev/nvidia[0-9]*"))))
+    return [one.strip() for one in os.environ.get(VISIBLE, ",".join(here)).split(",") if one.strip()]
+
+
 def _slots(jobs: int | None, gpus: Sequence[str], each: int) -> list[dict[str, str]]:
     """What each place in the pool adds to the environment of its runs."""
     jobs = None if jobs is None else parse_whole(jobs, "jobs", least=1)
@@ -333,4 +385,4 @@ def _slots(jobs: int | None, gpus: Sequence[str], each: int) -> list[dict[str, s
     groups = [",".join(gpus[start : start + each]) for start in range(0, len(gpus) - each + 1, each)]
     if not groups:
         raise UsageError(f"{each} GPUs for a run, of {len(gpus)}", hint="name more GPUs, or ask for fewer a run")
-    return [{"CUDA_VISIBLE_DEVICES": groups[slot % len(groups)]} for slot in range(jobs or len(groups))]
+    return [{VISIBLE: groups[slot % len(groups)]} for slot in range(jobs or len(groups))]

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix_sweep.plans import LOG, Plan, PlannedRun
-from shapleymix_sweep.running import Programs, attempt
+from shapleymix_sweep.running import How, Programs, attempt
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
@@ -29,17 +29,18 @@ _BETWEEN = re.compile(r",(?=[\w-]+=)")
 class Task:
     """What a task of an array calls with its run; a program has less than the 90 s from SLURM's warning to the end."""
 
-    programs: Programs | None = None
+    training: tuple[Programs, Future[tuple[How, str]]] | None = None
 
     def __call__(self, run: PlannedRun, place: Path) -> str:
         """Train the run; where it fails, the job fails.
 
         The program is another thread's, so that the main thread is free to hear signals.
         """
-        self.programs = programs = Programs(asked_together=True)
-        signal.signal(signal.SIGTERM, lambda *_: Thread(target=programs.stop, daemon=True).start())
+        programs = Programs(asked_together=True)
+        signal.signal(signal.SIGTERM, lambda *_: Thread(target=programs.stopped.set, daemon=True).start())
         with ThreadPoolExecutor(1, initializer=_without_warning) as thread:
-            how, reason = thread.submit(attempt, run, place, programs).result()
+            self.training = programs, thread.submit(attempt, run, place, programs)
+            how, reason = self.training[1].result()
         if how == "failed":
             raise DataError(f"run {run.id} failed: {reason}", location=Location(str(place / LOG)))
         if how == "stopped":
@@ -50,9 +51,9 @@ class Task:
         """What submitit calls before the time is over, or the task is preempted: end well, and queue again."""
         from submitit.helpers import DelayedSubmission
 
-        if self.programs is not None:
-            self.programs.stop()
-            self.programs.wait()
+        if self.training is not None:
+            self.training[0].stopped.set()
+            self.training[1].exception()  # waits
         return DelayedSubmission(Task(), run, place)
 
 

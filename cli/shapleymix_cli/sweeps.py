@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+from shapleymix_sweep.engines import ENGINES, manifest
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
+from shapleymix.tables.words import double, parse_pairs
 from shapleymix_cli.command_factory import SETTINGS, Group, argument, command, option, output
 from shapleymix_cli.console import DATA_SAY_NO, Heading, Output, Table, Whole, percent, size
 from shapleymix_cli.inputs import names_of, read_log, read_plan
@@ -33,6 +35,7 @@ PLACEHOLDERS = f"{{{_NAMES.replace(' ', '} {')}}}"
 
 plan_argument = argument("plan", "PLAN")
 dry_run = option("--dry-run", "Show the commands, and start nothing.")
+time_limit = option("--timeout TIME", "End a run that takes longer, as failed: 90 (seconds), 30m, 12h.", "timeout")
 
 
 def _grid_options(made: Callable[..., None]) -> Callable[..., None]:
@@ -187,15 +190,18 @@ def plan() -> click.Command:
 
 @command(GAME, "shapleymix launch game.jsonl --jobs 2 --dry-run")
 @plan_argument
-@option("--jobs COUNT", "Runs at a time.  [default: one, or as many as --gpus allow]")
-@option("--gpus 0,1,...", "GPUs to share among the runs, such as 0,1,2.  [default: every run sees all]")
+@option("--jobs COUNT", "Runs at a time.  [default: one, or as many as the GPUs allow]")
+@option("--gpus 0,1,...", "GPUs to share among the runs, such as 0,1,2.  [default: all, where there are several]")
 @option("--gpus-per-run COUNT", "GPUs of one run.", default=1)
 @option("--retries COUNT", "How often a failed run is tried again.", default=1)
+@time_limit
 @option("--slurm [time=60,...]", "Submit to SLURM, with these options of sbatch; repeatable.", multiple=True, **BARE)
+@option("--engine NAME", f"Print a file that starts them on {', '.join(ENGINES)}.", type=click.Choice(ENGINES))
+@option("--set image=I,...", "What that file needs; it says what is missing.", "filled", multiple=True)
 @dry_run
 def launch(
-    out: Output, plan: Plan, jobs: int | None, gpus: str | None, gpus_per_run: int, retries: int, slurm: Sequence[str],
-    dry_run: bool,
+    out: Output, plan: Plan, jobs: int | None, gpus: str | None, gpus_per_run: int, retries: int,
+    timeout: str | None, slurm: Sequence[str], engine: str | None, filled: Sequence[str], dry_run: bool,
 ) -> None:  # fmt: skip
     """Train the runs of PLAN that are not finished, so many at a time.
 
@@ -211,10 +217,22 @@ def launch(
         commands = [shlex.join(plan.runs[index].words(plan.place(index))) for index in left]
         document = {"kind": "launch", "runs": len(plan), "open": left, "commands": commands}
         out.emit(document, lambda: [*map(Whole, commands), f"{len(left)} of {len(plan)} runs are to be trained"])
+    elif engine:
+        asked = {"jobs": jobs, "gpus": gpus_per_run, "retries": retries, "timeout": timeout}
+        text = manifest(plan, engine, parse_pairs(filled, lambda word, _: str(word), "--set"), **asked)
+        out.emit({"kind": "manifest", "engine": engine, "text": text}, lambda: map(Whole, text.splitlines()))
     elif slurm:
-        _submit(out, plan, jobs, slurm)
+        _submit(out, plan, jobs, [f"time={-(-_seconds(timeout) // 60):.0f}", *slurm] if timeout else slurm)
     else:
-        _train(out, plan, (jobs, gpus.split(",") if gpus else [], gpus_per_run), retries)
+        _train(out, plan, (jobs, gpus.split(",") if gpus else None, gpus_per_run), retries, _seconds(timeout))
+
+
+def _seconds(timeout: str | None) -> float:
+    text, units = timeout or "inf", {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+    value = double(text[:-1]) * units[text[-1]] if text[-1] in units else double(text)
+    if not value > 0:
+        raise UsageError(f"--timeout: {timeout!r} is no time", hint="write it like 90 (seconds), 30m or 12h")
+    return value
 
 
 def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> None:
@@ -230,12 +248,12 @@ def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> 
     out.emit(document, lambda: [f"{len(tasks)} of {len(plan)} runs submitted: {arrays}"])
 
 
-def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], retries: int) -> None:
+def _train(out: Output, plan: Plan, where: tuple[Any, ...], retries: int, limit: float) -> None:
     """Train on this machine, and say which runs failed and why."""
-    from shapleymix_sweep.running import Pool
+    from shapleymix_sweep.running import Pool, Programs
 
     lines = out.progress or (lambda stage, done, total: out.note([f"{stage} {done}/{total}"]))
-    pool = Pool(plan, retries, lambda text: out.warn([text]), lines)
+    pool = Pool(plan, retries, lambda text: out.warn([text]), lines, Programs(limit=limit))
     pool.run(*where)
     each = [(index, plan.runs[index], reason) for index, reason in sorted(pool.failed.items())]
     failed = [{"index": index, "name": run.name, "id": run.id, "reason": reason} for index, run, reason in each]
@@ -251,14 +269,16 @@ def _train(out: Output, plan: Plan, where: tuple[int | None, list[str], int], re
 @command(GAME, "shapleymix run game.jsonl --index 0 --dry-run")
 @plan_argument
 @option("--index COUNT", "Which run, from 0: $SLURM_ARRAY_TASK_ID.", required=True)
+@option("--retries COUNT", "How often it is tried again, at once, where it fails.", default=0)
+@time_limit
 @dry_run
-def run(out: Output, plan: Plan, index: int, dry_run: bool) -> None:
+def run(out: Output, plan: Plan, index: int, retries: int, timeout: str | None, dry_run: bool) -> None:
     """Train one run of PLAN, unless it is finished: one call a run, for a scheduler of any kind.
 
-    Exit code 1 if the run fails, or another process trains it.
+    Exit code 1 if the run fails, 75 if another process trains it, so that a scheduler may call again later.
     """
     from shapleymix_sweep.plans import LOG
-    from shapleymix_sweep.running import Programs, attempt, stopping
+    from shapleymix_sweep.running import HeldError, Programs, attempt, stopping
 
     if not 0 <= index < len(plan):
         raise UsageError(f"--index {index}: the plan holds {len(plan)} runs", hint=f"0 to {len(plan) - 1}")
@@ -268,13 +288,13 @@ def run(out: Output, plan: Plan, index: int, dry_run: bool) -> None:
     if dry_run:
         out.emit({**told, "status": "planned"}, lambda: [Whole(words)])
         return
-    programs = Programs()
+    programs = Programs(limit=_seconds(timeout))
     with stopping(programs):
-        how, reason = attempt(one, place, programs)
+        how, reason = attempt(one, place, programs, retries=retries)
     if programs.stopped.is_set():
         raise KeyboardInterrupt
     if how == "held":
-        raise DataError(f"run {index} ({one.id}) is trained by another process", hint="wait until that has ended")
+        raise HeldError(f"run {index} ({one.id}) is trained by another process", hint=reason or "call again later")
     if how == "failed":
         hint = "mend it, and call the same again: it continues where its program can"
         raise DataError(f"run {index} failed: {reason}", hint=hint, location=Location(str(place / LOG)))
@@ -308,6 +328,7 @@ def collect(out: Output, plans: list[str], strict: bool) -> None:
     if out.path is not None:
         out.save(collected(states))
         out.warn([f"{len(missing)} runs are missing"] if missing else [])
+    out.warn(text for state in states for text in state.warnings)
     left = [run for run in runs if run["status"] != "finished"]
     told = [Heading(f"{one.plan.file}: {len(one.results)} of {len(one.plan):,} runs finished") for one in states]
     shown = [Table.of(left, ("plan", "index", "name", "status", "reason"), words=5)] if left else []

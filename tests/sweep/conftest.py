@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sweep_tools import start
+from sweep_tools import start, without_locks
+
+
+@pytest.fixture(params=["flock", "none"])
+def locks(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file system with locks, and one without."""
+    if request.param == "none":
+        without_locks(tmp_path / "lockless", monkeypatch)
+    return request.param
 
 
 @pytest.fixture

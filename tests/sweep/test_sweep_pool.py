@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from cli_tools import Run
@@ -20,7 +22,7 @@ from shapleymix_sweep.grids import grid
 from shapleymix_sweep.mixtures import coalitions
 from shapleymix_sweep.plans import read_plan, state_of
 from shapleymix_sweep.running import Pool, Programs, attempt
-from sweep_tools import check_log, counts, game_plan, programs, running, wait_for
+from sweep_tools import check_log, counts, game_plan, programs, running, start, wait_for, without_locks
 
 from shapleymix.errors import UsageError
 
@@ -41,14 +43,6 @@ def test_a_plan_is_trained_once_and_collected(run: Run, tmp_path: Path):
     assert counts(plan, "starts") == counts(plan, "ends") == [1] * 7
     assert run("collect plan.jsonl -o log.csv --strict").code == 0
     check_log(Path("log.csv"), plan)
-
-
-def test_a_failed_run_is_tried_again_at_once(tmp_path: Path):
-    plan = game_plan(tmp_path, "--fail 1", sources=THREE)
-    pool = Pool(plan, retries=1)
-    pool.run(jobs=2)
-    assert (pool.trained, pool.failed) == (7, {})
-    assert counts(plan, "starts") == [2] * 7
 
 
 def test_runs_that_fail_are_named_with_their_reasons(run: Run, tmp_path: Path):
@@ -73,17 +67,25 @@ def test_a_program_that_is_not_there_fails_and_a_whole_log_counts_whatever_the_e
 
 
 @pytest.mark.parametrize(
-    ("words", "seen"),
+    ("here", "words", "seen", "idle"),
     [
-        ("--gpus 0,1,2,3", {"0", "1", "2", "3"}),
-        ("--gpus 0,1,2,3 --gpus-per-run 2 --jobs 4", {"0,1", "2,3"}),
-        ("--gpus 4 --jobs 3", {"4"}),
-        ("--jobs 4", {os.environ.get("CUDA_VISIBLE_DEVICES", "None")}),
+        ("0", "--gpus 0,1,2,3", {"0", "1", "2", "3"}, ""),
+        ("0", "--gpus 0,1,2,3 --gpus-per-run 2 --jobs 4", {"0,1", "2,3"}, ""),
+        ("0", "--gpus 4 --jobs 3", {"4"}, ""),
+        ("7", "--jobs 4", {"7"}, ""),
+        ("5, 6,GPU-9", "", {"5", "6", "GPU-9"}, ""),
+        ("5,6,7", "--jobs 2", {"5", "6"}, "idle GPUs: 7 "),
+        ("5,6,7", "--gpus-per-run 2", {"5,6"}, "idle GPUs: 7 "),
     ],
 )
-def test_gpus_are_given_out_in_turn(run: Run, tmp_path: Path, words: str, seen: set[str]):
+def test_gpus_are_given_out_in_turn_and_what_idles_is_said(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, words: str, seen: set[str], idle: str
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", here)
     plan = game_plan(tmp_path, "--sleep 0.5", sources=THREE)
-    assert run(f"launch plan.jsonl {words}").code == 0
+    found = run(f"launch plan.jsonl {words}")
+    assert found.code == 0
+    assert ("idle" in found.err, idle in found.err) == (bool(idle), True)
     files = [plan.place(index) / "out" / "starts" for index in range(len(plan))]
     assert {path.read_text().split()[1] for path in files} == seen
     with pytest.raises(UsageError):
@@ -91,14 +93,34 @@ def test_gpus_are_given_out_in_turn(run: Run, tmp_path: Path, words: str, seen: 
 
 
 def test_run_trains_one_run_for_any_scheduler(run: Run, tmp_path: Path):
-    plan = game_plan(tmp_path, "--fail 1")
+    plan = game_plan(tmp_path, "--fail 2")
     words = "run plan.jsonl --index"
     assert str(plan.place(2) / "out") in run(f"{words} 2 --dry-run").out
-    failed = run(f"{words} 2 --json")
+    failed = run(f"{words} 2 --retries 1 --json")
     assert (failed.code, failed.document["error"]["location"]["file"]) == (1, str(plan.place(2) / "log.txt"))
     assert run(f"{words} 2 --json").document["status"] == "finished"
     assert run(f"{words} 3").code == 2
-    assert list(state_of(plan).results) == [2]
+    assert run(f"{words} 1 --retries 2").code == 0
+    assert (list(state_of(plan).results), counts(plan, "starts")) == ([1, 2], [0, 3, 3])
+
+
+@pytest.mark.parametrize("words", ["run plan.jsonl --index 0", "launch plan.jsonl"])
+def test_a_run_that_takes_too_long_is_ended_and_tried_again_where_it_was(run: Run, tmp_path: Path, words: str):
+    plan = game_plan(tmp_path, "--sleep 1.5", sources=("a",))
+    late = run(f"{words} --timeout 0.01m --retries 0")
+    assert (late.code, "0.6 s" in late.err, programs(plan)) == (1, True, [])
+    assert "0.6 s" in state_of(plan).failures[0]
+    assert run(f"{words} --timeout 0.6 --retries 9").code == 0
+    assert counts(plan, "ends") == [1]
+    assert sum(counts(plan, "starts")) > 2
+    for wrong in ("0", "1x", "-3", "h"):
+        assert run(f"{words} --timeout {wrong}").code == 2
+
+
+def test_a_deaf_program_is_killed_when_its_time_and_its_grace_are_over(tmp_path: Path):
+    plan = game_plan(tmp_path, "--sleep 60", "--deaf", sources=("a",))
+    how, reason = attempt(plan.runs[0], plan.place(0), Programs(grace=0.5, limit=0.5))
+    assert (how, "0.5 s" in reason, programs(plan)) == ("failed", True, [])
 
 
 # -- interrupted
@@ -141,7 +163,7 @@ def test_all_that_a_shell_started_ends_with_it_after_the_grace(tmp_path: Path):
         thread = threading.Thread(target=ours.run, args=(words, log, dict(os.environ), log.fileno()))
         thread.start()
         wait_for(began.exists)
-        ours.stop()
+        ours.stopped.set()
         thread.join(timeout=20)
     assert not thread.is_alive()
     assert saved.exists()
@@ -160,18 +182,50 @@ def test_two_launchers_share_a_plan(tmp_path: Path, launcher: Launcher):
     assert [one["finished"] for one in told] == [7, 7]
 
 
-def test_a_program_whose_launcher_was_killed_keeps_its_run(tmp_path: Path, launcher: Launcher):
+@pytest.mark.usefixtures("locks")
+def test_a_program_whose_launcher_was_killed_keeps_its_run(tmp_path: Path, launcher: Launcher, run: Run):
     plan = game_plan(tmp_path, "--sleep 4", sources=("a",))
-    first = launcher()
+    first = start("run", plan.file, "--index", 0)
     wait_for(lambda: len(programs(plan)) == 1)
     first.kill()
-    first.wait()
+    first.communicate()
     assert attempt(plan.runs[0], plan.place(0), Programs()) == ("held", ""), "it trains on"
+    held = run("run plan.jsonl --index 0 --json")
+    assert (held.code, held.document["error"]["code"]) == (75, "held")
     again = launcher()
     assert again.wait(timeout=60) == 0
     assert counts(plan, "starts") == counts(plan, "ends") == [1], "the second launcher waited for it"
+    assert not (plan.place(0) / "claim.held").exists()
 
 
+def test_without_locks_a_claim_of_another_host_is_kept_until_its_file_is_removed(
+    tmp_path: Path, launcher: Launcher, run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    without_locks(tmp_path / "lockless", monkeypatch)
+    plan = game_plan(tmp_path, sources=("a",))
+    claim = plan.place(0) / "claim.held"
+    claim.parent.mkdir(parents=True)
+    claim.write_text("elsewhere 1:2\n")
+    held = run("run plan.jsonl --index 0 --json")
+    assert (held.code, str(claim) in held.document["error"]["hint"]) == (75, True)
+    waiting = launcher()
+    time.sleep(2.5)
+    assert (waiting.poll(), claim.read_text(), counts(plan, "starts")) == (None, "elsewhere 1:2\n", [0])
+    claim.unlink()
+    assert waiting.wait(timeout=30) == 0
+    assert waiting.communicate()[1].count(str(claim)) == 1
+    assert counts(plan, "ends") == [1]
+
+
+def test_a_lock_that_fails_otherwise_is_said_with_its_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plan = game_plan(tmp_path, sources=("a",))
+
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+    found = run("run plan.jsonl --index 0")
+    assert (found.code, str(plan.place(0) / "claim") in found.err) == (1, True)
+
+
+@pytest.mark.usefixtures("locks")
 def test_whatever_is_killed_the_log_is_complete_and_right(tmp_path: Path, launcher: Launcher, run: Run):
     """Launchers and runs are killed at random, two launchers at once, until the last launcher is left in peace."""
     rng = random.Random(1)

@@ -83,6 +83,20 @@ def test_a_model_is_there_once_whoever_trained_it(plan: Plan, tmp_path: Path):
     assert {log.seed[row] for row in np.flatnonzero(log.D == 0)} == {"0", "1"} if log.seed else False
 
 
+def test_the_shares_that_a_run_read_are_kept_and_a_difference_is_said(run: Run, plan: Plan):
+    """By tokens, where planned ones are rounded to batches; the first checkpoint may differ."""
+    rows = "x,1000,50,25,25,,\nx,1000,2000,{},{},2,3\n"
+    for index, read in {0: (2000, 0), 1: (40, 1960), 2: (1008, 992)}.items():
+        leave(plan, index, "run,N,D,tokens_a,tokens_b,loss_a,loss_b\n" + rows.format(*read))
+    state = state_of(plan)
+    assert list(state.results) == [0, 1, 2]
+    log = collect([state])
+    np.testing.assert_allclose(log.p[log.D == 2000], [[1, 0], [0.02, 0.98], [0.504, 0.496]])
+    (told,) = state.warnings
+    assert all(word in told for word in (plan.runs[1].label, "0.02 of a", "0.98 of b", "planned 1"))
+    assert told in run("collect runs.jsonl").err
+
+
 WRONG = {
     "no log": None,
     "different mixture": GOOD.replace(",1,0,", ",0.5,0.5,"),
