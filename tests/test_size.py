@@ -28,7 +28,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 718,
     "cli/shapleymix_cli": 1_762,
     "cli/shapleymix_view": 1_110,
-    "tests": 17_501,
+    "tests": 17_502,
 }
 MOST_CODE, MOST_MODULES, MOST_SCRIPT = 21_025, 141, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
