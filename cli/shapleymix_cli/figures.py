@@ -15,7 +15,7 @@ from shapleymix_cli.console import Output
 from shapleymix_cli.fits import fit_argument, law_file, like
 from shapleymix_cli.inputs import load, load_fit, read_log, read_matrix
 
-AGAINST = click.Choice(["theta", "prediction"])
+AGAINST, UNITS = click.Choice(["theta", "prediction"]), click.Choice(["nats", "bpb"])
 
 
 @command(
@@ -30,11 +30,11 @@ AGAINST = click.Choice(["theta", "prediction"])
 @argument("files", "FILE...")
 @option("--calibrate", "For matrices: scale each column to the measured loss drop, if the table has it.")
 @option("--against KIND", "For a fit: the horizontal axis, theta or prediction.", type=AGAINST)
+@option("--unit UNIT", "For a fit: nats, or bpb for bits a byte.", type=UNITS)
+@option("--languages TABLE", "For --unit bpb: bytes per token.")
 @law_file
 @output("the figure (.png, .svg or .pdf)")
-def plot(
-    out: Output, figure: str, files: list[str], calibrate: bool, against: str | None, law_file: str | None
-) -> None:
+def plot(out: Output, figure: str, files: list[str], calibrate: bool, law_file: str | None, **how: Any) -> None:
     """Draw a result. FIGURE is one of transfer, agreement, fit, compare, learning-curve, mixture, frontier, design and
     downstream; each takes the files that a command of that name, or `optimize`, wrote.
 
@@ -50,7 +50,7 @@ def plot(
         records = [load_fit(out, files[0], law_file), *([read_log(out, files[1:])] if files[1:] else [])]
     else:
         records = [load(out, Record, path) for path in files]
-    found = draw(figure, *records, **({} if against is None else {"against": against}))
+    found = draw(figure, *records, **{name: one for name, one in how.items() if one is not None})
     if out.path is not None:
         found.save(out.path, force=out.force)
         out.note([f"wrote {out.path}"])

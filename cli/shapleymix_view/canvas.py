@@ -33,8 +33,8 @@ STYLE: dict[str, Any] = {
     "font.size": 8.0, "axes.titlesize": 8.0, "axes.labelsize": 8.0, "xtick.labelsize": 7.0, "ytick.labelsize": 7.0,
     "legend.fontsize": 7.0, "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False,
     "axes.linewidth": 0.6, "lines.linewidth": 1.2, "lines.markersize": 4.0, "text.parse_math": False,
-    "axes.unicode_minus": True, "savefig.dpi": 200.0, "svg.hashsalt": "shapleymix", "pdf.fonttype": 42,
-    "font.family": ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR"],
+    "axes.unicode_minus": True, "savefig.dpi": 200.0, "svg.hashsalt": "shapleymix", "svg.fonttype": "none",
+    "pdf.fonttype": 42, "font.family": ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR"],
 }  # fmt: skip
 METADATA: Mapping[str, Mapping[str, None]] = {
     "png": {"Software": None},
@@ -153,10 +153,14 @@ def picture(
     return Picture(name, figure, caption, table)
 
 
+def wide(count: int) -> int:
+    """How many of so many axes stand side by side."""
+    return min(count, 2 if count in (2, 4) else 3 if count <= 12 else 4)
+
+
 def panels(figure: Figure, count: int) -> list[Axes]:
-    """So many axes, two or three side by side; the others of the last row stay empty."""
-    wide = min(count, 2 if count in (2, 4) else 3)
-    axes = figure.subplots(-(-count // wide), wide, squeeze=False).ravel().tolist()
+    """So many axes, two to four side by side; the others of the last row stay empty."""
+    axes = figure.subplots(-(-count // wide(count)), wide(count), squeeze=False).ravel().tolist()
     for empty in axes[count:]:
         empty.set_visible(False)
     return axes[:count]

@@ -15,8 +15,9 @@ from shapleymix.errors import ShapleyMixWarning, UsageError, described
 from shapleymix.fitting.evidence import Logs, one_log, own_tokens
 from shapleymix.fitting.held_out import score
 from shapleymix.records import FloatArray
+from shapleymix.tables.languages import LanguagesSpec, languages_of, unit_of
 from shapleymix.tables.words import format_size
-from shapleymix_view.canvas import ACCENT, COLOURS, FAINT, INK, MARKS, Picture, bars, panels, picture, readable_on
+from shapleymix_view.canvas import ACCENT, COLOURS, FAINT, INK, MARKS, Picture, bars, panels, picture, readable_on, wide
 from shapleymix_view.page_data import rows_of, summed
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-MOST_PANELS = 12
+MOST_PANELS = 24
 MOST_LETTERS = 16  # of the name of a rival, beside which bars must have room
 """So many targets or tasks are drawn, the first ones."""
 
 
-def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
+def plot_fit(
+    fit: Fit, log: Logs, *, against: str = "theta", unit: str = "nats", languages: LanguagesSpec | None = None
+) -> Picture:
     """Each target's loss at the last checkpoints of a log, a colour for each size, against Theta or the prediction.
 
     Parameters
@@ -40,6 +43,10 @@ def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
         The runs, those that were fitted or others.
     against : {"theta", "prediction"}
         What lies along the horizontal axis; a law without Theta is drawn against its predictions.
+    unit : {"nats", "bpb"}
+        Unit of the losses; bits a byte need `languages` with `bytes_per_token`.
+    languages : table or path, optional
+        The languages table.
     """
     rows = replace(one_log(log).align(fit.sources, fit.targets), parents=fit.parents)
     rows = rows.select(rows.trained)
@@ -50,9 +57,11 @@ def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShapleyMixWarning)
         said = fit.predict(rows.p, rows.N, rows.D, unique=rows.unique)
+    scale = unit_of(unit, languages_of(languages), fit.targets, fit.parents)
+    loss, mean, low, high = (one * scale.per_nat for one in (rows.loss, said.losses, said.low, said.high))
     pieces = fit.law.pieces(rows.N, rows.D) if against == "theta" and fit.sources else None
     by_theta = pieces is not None and pieces.form == "power"
-    x = pieces.theta(rows.p) if pieces is not None and by_theta else said.losses
+    x = pieces.theta(rows.p) if pieces is not None and by_theta else mean
     count, sizes = min(len(fit.targets), MOST_PANELS), np.unique(rows.N)
     there = ~np.isnan(rows.loss) & ~np.isnan(said.losses)
 
@@ -62,30 +71,44 @@ def plot_fit(fit: Fit, log: Logs, *, against: str = "theta") -> Picture:
         for j, axes in enumerate(panels(figure, count)):
             for place, N in enumerate(sizes.tolist()):
                 some, colour = (N == rows.N) & there[:, j], COLOURS[place % len(COLOURS)]
-                axes.vlines(x[some, j], said.low[some, j], said.high[some, j], color=colour, alpha=0.3, linewidth=1.6)
+                axes.vlines(x[some, j], low[some, j], high[some, j], color=colour, alpha=0.3, linewidth=1.6)
                 for hollow, label in ((False, f"N = {format_size(N)}"), (True, None)):
                     shown = some & (without[:, j] == hollow)
-                    axes.plot(x[shown, j], rows.loss[shown, j], MARKS[place % len(MARKS)], color=colour, label=label,
+                    axes.plot(x[shown, j], loss[shown, j], MARKS[place % len(MARKS)], color=colour, label=label,
                               markersize=3, markerfacecolor="white" if hollow else colour)  # fmt: skip
-            if not by_theta:
+            if by_theta:
+                _logarithmic(axes, x[there[:, j], j])
+            else:
                 ends = [float(np.nanmin(x[:, j])), float(np.nanmax(x[:, j]))]
                 axes.plot(ends, ends, color=FAINT, linewidth=0.8, linestyle="--", zorder=0)
             axes.set_title(fit.targets[j], fontweight="bold", pad=3)
-            axes.set_xlabel("Theta" if by_theta else "predicted loss, nats")
-        figure.axes[0].legend()
+        figure.supylabel(f"loss, {scale.name}", fontsize=8)
+        for axes in figure.axes[max(count - wide(count), 0) : count]:
+            axes.set_xlabel("Theta" if by_theta else f"predicted loss, {scale.name}")
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=8)
 
     mean = score(fit.targets, rows.loss, said.losses, said.low, said.high).mean
     error, inside = mean["PE"], mean["coverage"]
+    few = f" for {count} of {len(fit.targets)} targets" if count < len(fit.targets) else ""
     hollow = ", hollow marks those of runs without the target's language" if without[there].any() else ""
     caption = (
-        f"Loss (nats) of each run against {'Theta' if by_theta else 'its prediction'} under law {fit.law.name}; lines "
-        f"are the {said.level:.0%} intervals of single runs{hollow}. These runs: PE {error:.2%}"
+        f"Loss ({scale.name}) of each run{few} against {'Theta' if by_theta else 'its prediction'} under law "
+        f"{fit.law.name}; lines are the {said.level:.0%} intervals of single runs{hollow}. These runs: PE {error:.2%}"
         f"{'' if np.isnan(inside) else f', {inside:.0%} within their interval'}."
     )
     r, k = np.nonzero(there)
     table = {"run": [rows.runs[i] for i in r], "target": [fit.targets[j] for j in k], "x": x[r, k].tolist()}
-    table |= {"loss": rows.loss[r, k].tolist(), "low": said.low[r, k].tolist(), "high": said.high[r, k].tolist()}
-    return picture("fit", 0.95 + 1.75 * -(-count // 3), draw, caption, table)
+    table |= {"loss": loss[r, k].tolist(), "low": low[r, k].tolist(), "high": high[r, k].tolist()}
+    return picture("fit", 0.95 + (1.75 if wide(count) < 4 else 1.4) * -(-count // wide(count)), draw, caption, table)
+
+
+def _logarithmic(axes: Axes, values: FloatArray) -> None:
+    """A logarithmic axis with a tick at each end and one between, as plain numbers."""
+    low, high = (float(np.nanmin(values)), float(np.nanmax(values))) if len(values) else (1.0, 1.0)
+    ticks = sorted({float(f"{one:.2g}") for one in np.geomspace(low, high, 3).tolist()})
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{one:g}" for one in ticks])
+    axes.minorticks_off()
 
 
 def plot_compare(comparison: Comparison) -> Picture:
@@ -101,12 +124,10 @@ def plot_compare(comparison: Comparison) -> Picture:
         bars(axes, names, PE, PE - error, PE + error)
         axes.set_xlabel("held-out error (PE), %")
 
-    caption = (
-        f"Held-out errors of {len(names)} laws: {comparison.design}, {comparison.rows} rows; bars with standard errors."
-    )
-    return picture(
-        "compare", 0.9 + 0.2 * len(names), draw, caption, {"law": names, "PE": values, "standard_error": errors}
-    )
+    design = f"{comparison.design}, {comparison.rows} rows"
+    caption = f"Held-out errors of {len(names)} laws: {design}; bars with standard errors."
+    table = {"law": names, "PE": values, "standard_error": errors}
+    return picture("compare", 0.9 + 0.2 * len(names), draw, caption, table)
 
 
 def plot_learning_curve(curve: LearningCurve) -> Picture:
@@ -123,9 +144,7 @@ def plot_learning_curve(curve: LearningCurve) -> Picture:
         axes.minorticks_off()
         axes.legend()
 
-    caption = (
-        f"Held-out error of law {curve.law} against the number of fitted mixtures; the band holds {curve.level:.0%}."
-    )
+    caption = f"Held-out error of law {curve.law} against the number of mixtures; the band holds {curve.level:.0%}."
     table = {"mixtures": curve.ahead.tolist(), "PE": curve.expected.tolist(), "low": curve.low.tolist()}
     return picture("learning curve", 3.0, draw, caption, table | {"high": curve.high.tolist()})
 
@@ -142,17 +161,15 @@ def plot_downstream(tasks: Downstream) -> Picture:
             axes.set_title(f"{one.label}: held-out R2 {one.held_out_R2:.2f}", pad=3)
             axes.set(xlabel="loss, nats", ylabel="score")
 
-    table = {
-        "task": [one.label for one in found for _ in one.losses],
-        "loss": [loss for one in found for loss in one.losses.tolist()],
-        "score": [score for one in found for score in one.scores.tolist()],
-    }
+    table: dict[str, list[Any]] = {"task": [one.label for one in found for _ in one.losses]}
+    table |= {"loss": np.concatenate([one.losses for one in found]).tolist()}
+    table |= {"score": np.concatenate([one.scores for one in found]).tolist()}
     more = f" (the first {len(found)} of {len(tasks.calibrations)})" if len(found) < len(tasks.calibrations) else ""
     caption = (
         f"Scores of runs on {len(found)} tasks{more} against the losses of their languages, and the curve that "
         "predicts held-out mixtures best."
     )
-    return picture("downstream", 0.6 + 1.75 * -(-len(found) // 3), draw, caption, table)
+    return picture("downstream", 0.6 + 1.75 * -(-len(found) // wide(len(found))), draw, caption, table)
 
 
 MOST_NUMBERS = 12
@@ -274,11 +291,8 @@ def plot_mixture(mixture: Mixture) -> Picture:
     limits = " and caps (red ticks)" if caps else ""
     limits += " (grey bars are sums)" if sums else ""
     right = "; on the right what it gains over other mixtures" if rivals else ""
-    caption = (
-        f"The {'mixture' if column == 'p' else 'rest of a run'} for N = {format_size(mixture.N)}, "
-        f"D = {format_size(mixture.D)}, with {mixture.level:.0%} "
-        f"intervals{limits}{right}."
-    )
+    at = f"N = {format_size(mixture.N)}, D = {format_size(mixture.D)}, with {mixture.level:.0%} intervals"
+    caption = f"The {'mixture' if column == 'p' else 'rest of a run'} for {at}{limits}{right}."
     table = {"source": names, column: values.tolist(), "low": low.tolist(), "high": high.tolist()}
     return picture("mixture", 1.1 + 0.22 * max(len(names), len(rivals)), draw, caption, table)
 
@@ -291,9 +305,8 @@ def plot_frontier(frontier: Frontier) -> Picture:
     def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2)
         left.plot(first, second, "o-", color=ACCENT)
-        left.set(
-            xlabel=_side(frontier.first_targets, frontier.unit), ylabel=_side(frontier.second_targets, frontier.unit)
-        )
+        left.set_xlabel(_side(frontier.first_targets, frontier.unit))
+        left.set_ylabel(_side(frontier.second_targets, frontier.unit))
         largest = np.argsort(-p.max(axis=0))[: len(COLOURS)]
         for place, i in enumerate(largest.tolist()):
             right.plot(first, p[:, i], "-", color=COLOURS[place], label=frontier.sources[i])
@@ -343,16 +356,11 @@ def plot_design(design: Design) -> Picture:
 
 
 DRAWN: Mapping[str, tuple[str, Callable[..., Picture]]] = {
-    "agreement": ("transfer", plot_agreement),
-    "compare": ("comparison", plot_compare),
-    "design": ("design", plot_design),
-    "downstream": ("downstream", plot_downstream),
-    "fit": ("fit", plot_fit),
-    "frontier": ("frontier", plot_frontier),
-    "learning-curve": ("learning-curve", plot_learning_curve),
-    "mixture": ("mixture", plot_mixture),
-    "transfer": ("transfer", plot_transfer),
-}
+    "agreement": ("transfer", plot_agreement), "compare": ("comparison", plot_compare),
+    "design": ("design", plot_design), "transfer": ("transfer", plot_transfer),
+    "downstream": ("downstream", plot_downstream), "fit": ("fit", plot_fit), "frontier": ("frontier", plot_frontier),
+    "learning-curve": ("learning-curve", plot_learning_curve), "mixture": ("mixture", plot_mixture),
+}  # fmt: skip
 """What `shapleymix plot` draws: the kind of the record that it takes, and who draws it."""
 
 

@@ -15,18 +15,19 @@ import numpy as np
 
 import shapleymix as sm
 from shapleymix import Fit, Mixture
-from shapleymix.errors import InfeasibleError
+from shapleymix.errors import InfeasibleError, ShapleyMixError
 from shapleymix.files import Json, plain
-from shapleymix.fitting.coverage import BUDGET_SLACK
 from shapleymix.fitting.residual import ALONE, TOGETHER
 from shapleymix.laws.pieces import MATRICES, SOURCES
+from shapleymix.mixing.answers import Rival
 from shapleymix.mixing.bounds import Families, families_of
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import REGIME
 from shapleymix.mixing.question import Question
+from shapleymix.mixing.reporting import beyond_runs
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, Parents
-from shapleymix.tables.words import amounts, parse_ratio
+from shapleymix.tables.words import amounts, format_size, parse_ratio
 
 STEPS = 5
 """Sizes N and token counts D of the grid, beside the mixture's own."""
@@ -88,11 +89,10 @@ def unmoved(fit: Fit, mixture: Mixture) -> str:
         return "scores on tasks" if mixture.measure == "error" else "another fit"
     asked = mixture.asked
     known = {
-        "constraints of your own": asked.get("constraints"),
-        "scores on tasks": mixture.measure == "error",
+        "constraints of your own": asked.get("constraints"), "scores on tasks": mixture.measure == "error",
         "a law without convex pieces": np.isnan(mixture.gap),
         "a source that is taken to be like another": fit.coverage.alike,
-    }
+    }  # fmt: skip
     return ", ".join(name for name, there in known.items() if there)
 
 
@@ -116,63 +116,72 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     given = amounts(np.ones(len(fit.sources)), asked.get("caps"), fit.sources, parse_ratio, "caps")
     nothing = {source: 0.0 for source, cap in zip(fit.sources, given, strict=True) if cap == 0}
     wider = {**asked, "caps": nothing or None}  # sources that are left out have another law: they stay out
-    sizes, tokens = (_steps(now, fitted) for now, fitted in ((mixture.N, fit.N_range), (mixture.D, fit.D_range)))
+    sizes, tokens = grid(fit, mixture).values()
     budgets = [_budget(fit, N, D, wider, mixture.p) for N in sizes for D in tokens]
     first = next(one for one in budgets if "floor" in one)
     shared = {key: first[key] for key in (*FIELDS, *ALIKE) if key in first}
-    ranges = {
-        "p": fit.coverage.whole_p_range.tolist(),
-        "N": list(map(float, fit.N_range)),
-        "D": list(map(float, fit.D_range)),
-        "slack": BUDGET_SLACK,
-    }
-    return {
-        "sources": list(mixture.sources),
-        "rows": rows_of(mixture.families, mixture.sources),
-        "targets": list(mixture.targets),
-        "sizes": sizes,
-        "tokens": tokens,
-        "start": {
-            "n": sizes.index(mixture.N),
-            "d": tokens.index(mixture.D),
-            "weights": _sliders(own).tolist(),
-            "caps": given.tolist(),
-        },
-        "shared": shared,
+    start = {"n": sizes.index(mixture.N), "d": tokens.index(mixture.D), "weights": _sliders(own), "caps": given}
+    known = {
+        "sources": mixture.sources, "targets": mixture.targets, "sizes": sizes, "tokens": tokens, "start": start,
+        "told": {"n": [*map(format_size, sizes)], "d": [*map(format_size, tokens)]}, "available": mixture.available,
+        "rivals": [{"name": one.name, "p": mixture.rest_of(one.p)} for one in rivals_of(mixture)],
+        "residual": _residual(fit), "worst": own.goal.worst, "kl": own.goal.kl, "ranges": fit.coverage.whole_p_range,
+        "closed": (own.within.upper <= 0) | np.any(own.within.rows[own.within.rigid] != 0, axis=0), "unit": own.unit,
+        "weighed": own.asked.weights is not None, "command": ["shapleymix", "optimize", name],
+        "flags": [*_flags(asked, mixture.sources)], "shared": shared,
         "budgets": [{key: value for key, value in one.items() if shared.get(key) != value} for one in budgets],
-        "available": [None if np.isnan(one) else one for one in mixture.available.tolist()],
-        "rivals": [
-            {"name": one.name, "p": mixture.rest_of(one.p).tolist()}
-            for one in mixture.baselines
-            if np.isfinite(one.objective)
-        ],
-        "residual": _residual(fit),
-        "worst": own.goal.worst,
-        "kl": own.goal.kl,
-        "ranges": ranges,
-        "unit": own.unit,
-        "level": f"{own.level:.0%}",
-        "losses": own.surface.unit.name,
-        "p": mixture.p.tolist(),
-        "closed": ((own.within.upper <= 0) | np.any(own.within.rows[own.within.rigid] != 0, axis=0)).tolist(),
-        "weighed": own.asked.weights is not None,
-        "command": ["shapleymix", "optimize", name],
-        "flags": list(_flags(asked, mixture.sources)),
-    }
+    }  # fmt: skip
+    return {key: plain(value) for key, value in known.items()}
 
 
-def _residual(fit: Fit) -> Json:
+def rivals_of(mixture: Mixture) -> list[Rival]:
+    """The other mixtures that have a number."""
+    return [one for one in mixture.baselines if np.isfinite(one.objective)]
+
+
+def _residual(fit: Fit) -> dict[str, Any]:
     """What the law misses of mixtures: roots of the runs' ratios (G, M), and by how much each pulls targets (G, K)."""
     left = fit.residual
-    numbers = {"roots": np.sqrt(left.p), "pull": left.pull}
-    rounded = {name: np.round(one, DIGITS).tolist() for name, one in numbers.items()}
-    return rounded | {"counted": np.flatnonzero(left.counted).tolist(), "alone": ALONE, "together": TOGETHER}
+    numbers = {"roots": np.round(np.sqrt(left.p), DIGITS), "pull": np.round(left.pull, DIGITS)}
+    return numbers | {"counted": np.flatnonzero(left.counted), "alone": ALONE, "together": TOGETHER}
 
 
-def _steps(now: float, fitted: FloatArray) -> list[float]:
-    """A grid from the least fitted value to `AHEAD` times the mixture's, or the largest fitted, that holds its own."""
-    low, high = min(float(fitted[0]), now), max(float(fitted[1]), AHEAD * now)
-    return sorted({now, *(float(f"{one:.2g}") for one in np.geomspace(low, high, STEPS))})
+def grid(fit: Fit, mixture: Mixture) -> dict[str, list[float]]:
+    """Steps of N and D, as even as their logarithms allow: through the mixture's own, from the least that was fitted to
+    `AHEAD` times the mixture's, or the largest fitted.
+    """
+    found = {}
+    for name, now, fitted in (("N", mixture.N, fit.N_range), ("D", mixture.D, fit.D_range)):
+        low, high = min(float(fitted[0]), now), max(float(fitted[1]), AHEAD * now)
+        step = np.log(high / low) / STEPS
+        places = range(round(np.log(low / now) / step), round(np.log(high / now) / step) + 1)
+        found[name] = [float(f"{now * np.exp(step * k):.2g}") if k else now for k in places]
+    return found
+
+
+def ahead(fit: Fit, mixture: Mixture) -> dict[str, FloatArray]:
+    """Steps of N and of D with the objective of the mixture and its interval there (4, steps); NaN where none is."""
+    asked, found = opened(mixture), {}
+    for name, steps in grid(fit, mixture).items():
+        rows = np.full((4, len(steps)), np.nan)
+        rows[0] = steps
+        for place, step in enumerate(steps):
+            try:
+                one = sm.problem(fit, **{"N": mixture.N, "D": mixture.D, name: step}, **asked)
+            except ShapleyMixError:
+                continue
+            rows[1:, place] = one.objective(mixture.p), *one.objective_interval(mixture.p)
+        found[name] = rows
+    return found
+
+
+def told_apart(beyond: Mapping[str, float]) -> tuple[str, str]:
+    """How far a budget lies beyond the runs, in a word and in small print."""
+    if not (far := {name: factor for name, factor in beyond.items() if factor > 1}):
+        return ("inside", "the runs' N and D") if beyond else ("–", "the runs are not known")
+    names = [one for one in ("N", "D") if one in far] or [max(far, key=lambda one: far[one])]
+    said = "off the line of runs" if names == ["line"] else f"{', '.join(names)} beyond runs"
+    return f"× {float(f'{max(far.values()):.3g}'):,.10g}", said
 
 
 def _sliders(question: Question) -> FloatArray:
@@ -193,14 +202,14 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any], p: FloatArra
     raised = (np.array(within.floor_origin) == REGIME) & np.isin(np.arange(len(within.lower)), surface.own)
     edge = np.where(surface.own >= 0, np.where(raised, within.lower, np.inf)[surface.own], 0.0)
     edge = np.where(np.isfinite(edge), edge, np.where(surface.own >= 0, surface.edge, 0.0))
-    return goal_document(question.goal) | {
-        "lower": np.where(raised, 0.0, within.lower).tolist(),
-        "own": surface.own.tolist(),
-        "edge": edge.tolist(),
-        "unit": (question.weights.raw / _sliders(question)).tolist() if question.weights.unit else None,
-        "spread": _spread(question, p),
-        "read": (within.supply.read / D).tolist() if within.supply.read.any() else None,
-    }
+    ends, (raw, unit) = np.array(question.objective_interval(p)), (question.weights.raw, question.weights.unit)
+    found = {
+        "lower": np.where(raised, 0.0, within.lower), "own": surface.own, "edge": edge,
+        "unit": raw / _sliders(question) if unit else None, "far": told_apart(beyond_runs(question)),
+        "spread": ends / question.objective(p) if np.isfinite(ends).all() else None,
+        "read": within.supply.read / D if within.supply.read.any() else None,
+    }  # fmt: skip
+    return goal_document(question.goal) | {key: plain(value) for key, value in found.items()}
 
 
 def goal_document(goal: Goal) -> dict[str, Json]:
@@ -208,24 +217,13 @@ def goal_document(goal: Goal) -> dict[str, Json]:
     within, pieces = goal.within, goal.pieces
     rows, limits, equal = within.sums()
     sides = [[row, limit] for row, limit in zip(rows.tolist(), limits.tolist(), strict=True)]
-    found: dict[str, Json] = {
-        "form": pieces.form,
-        "lower": within.lower.tolist(),
-        "upper": within.upper.tolist(),
-        "equal": sides[:equal],
-        "rows": sides[equal:],
-        "ball": None if within.ball is None else plain(vars(within.ball)),
-        "anchor": plain(goal.anchor),
-    }
+    ball = None if within.ball is None else plain(vars(within.ball))
+    found: dict[str, Json] = {"form": pieces.form, "lower": within.lower.tolist(), "upper": within.upper.tolist()}
+    found |= {"equal": sides[:equal], "rows": sides[equal:], "ball": ball, "anchor": plain(goal.anchor)}
     for name in FIELDS:
         value = getattr(pieces, name)
         found[name] = None if value is None else plain(np.broadcast_to(value, _shape(name, pieces.phi)))
     return found
-
-
-def _spread(question: Question, p: FloatArray) -> Json:
-    ends = np.array(question.objective_interval(p)) / question.objective(p)
-    return ends.tolist() if np.isfinite(ends).all() else None
 
 
 def _shape(name: str, phi: FloatArray) -> tuple[int, ...]:

@@ -108,11 +108,7 @@ class Residual(Record):
 
     def mean(self, p: FloatArray) -> FloatArray:
         """What is expected of r (R, K) at mixtures (R, M)."""
-        return self._near(p) @ self.pull
-
-    def _near(self, p: FloatArray) -> FloatArray:
-        """How alike r is at mixtures (R, M) and those of the runs, (R, G)."""
-        return self.kernel(self.pool(p), self.p)
+        return self.kernel(self.pool(p), self.p) @ self.pull
 
     def pool(self, p: FloatArray) -> FloatArray:
         """Ratios (..., M) with those of sources that are taken to be like another in its place."""
@@ -128,7 +124,7 @@ class Residual(Record):
 
     def covariance(self, p: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
         """That of r_j / s_j over mixtures (R, M), (R, R), with the targets (J,) of which it is."""
-        before, near = self.before(p), self.share * self._near(p)
+        before, near = self.before(p), self.share * self.kernel(self.pool(p), self.p)
         for targets, rows, precision in self._given:
             yield targets, before - near[:, rows] @ precision @ near[:, rows].T
 
@@ -139,8 +135,7 @@ class Residual(Record):
     @property
     def counted(self) -> BoolArray:
         """The sources (M,) that runs hold, each of which explains a part; all where there are no runs."""
-        held = np.any(self.p > 0, axis=0)
-        return held if held.any() else ~held
+        return np.any(self.p > 0, axis=0) | ~np.any(self.p > 0)
 
     def kernel(self, p: FloatArray, q: FloatArray) -> FloatArray:
         """How alike r is at mixtures p (R, M) and q (G, M), (R, G)."""

@@ -10,7 +10,7 @@ Axes: S samples, B replicates, R rows or mixtures, M sources, K targets (T tasks
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol
 
@@ -72,12 +72,16 @@ class Score(Protocol):
 
 @dataclass(frozen=True)
 class Gain:
-    """How much better one mixture is than another, with an interval and the probability that it is better at all."""
+    """How much better one mixture is than another, with an interval and the probability that it is better at all.
+
+    `each` (3, K) are the same value and interval of every loss by itself.
+    """
 
     value: float
     low: float
     high: float
     probability: float
+    each: FloatArray = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -402,17 +406,16 @@ def gain_between(
     `runs` single runs are meant, else what many of each would have in the mean; `by_law` leaves out what the law misses
     of mixtures, as what bounds cost must.
     """
-    ends = (after.of_law(q), before.of_law(p)) if by_law else (after.mean(q), before.mean(p))
-    value = float(of(ends[0])[0] - of(ends[1])[0])
+    other, own = (after.of_law(q), before.of_law(p)) if by_law else (after.mean(q), before.mean(p))
+    value, each = float(of(other)[0] - of(own)[0]), other - own
     pair, turn = [(before, p), (after, q)], -1 if value < 0 else 1
     # drawn in one order, so that the gain of one over the other is minus that of the other over the one
     losses = _sample(pair[::turn], runs=runs, by_law=by_law)[:, ::turn]
-    gained = of(losses[:, 1]) - of(losses[:, 0])
-    if len(gained) == 1 or np.isnan(value):
-        return Gain(value, float("nan"), float("nan"), float("nan"))
-    low, high = np.quantile(gained, interval_ends(level)).tolist()
-    probability = float((gained > 0).mean() + (gained == 0).mean() / 2)
-    return Gain(value, min(low, value), max(high, value), probability)
+    losses = losses if len(losses) > 1 and value == value else np.full_like(losses, np.nan)
+    gained, sides = of(losses[:, 1]) - of(losses[:, 0]), interval_ends(level)
+    each = np.concatenate([each, widen(np.quantile(losses[:, 1] - losses[:, 0], sides, axis=0), each[0])])
+    low, high = widen(np.quantile(gained, sides), np.array(value)).tolist()
+    return Gain(value, low, high, float(np.mean(np.sign(gained) + 1) / 2), each)
 
 
 def _sample(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool, by_law: bool = False) -> FloatArray:

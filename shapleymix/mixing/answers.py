@@ -166,6 +166,8 @@ class Rival(Compared):
 
     Attributes
     ----------
+    gains, gains_low, gains_high : array (K,)
+        What each loss gains over it, with the interval; negative where the optimum gives that target up.
     within_bounds : bool
         Whether it obeys every bound of the problem.
     better : tuple of str
@@ -178,7 +180,11 @@ class Rival(Compared):
     """
 
     kind = "rival"
+    axes: ClassVar[Mapping[str, str]] = {"gains": "K", "gains_low": "K", "gains_high": "K"}
 
+    gains: FloatArray
+    gains_low: FloatArray
+    gains_high: FloatArray
     within_bounds: bool
     better: tuple[str, ...] = ()
     reason: str = ""

@@ -218,7 +218,7 @@ def report(one: Question, proof: Proof) -> Mixture:
         kl=goal.kl,
         anchor=goal.anchor,
         what_if=what_ifs_of(one, proof),
-        beyond=_beyond(one),
+        beyond=beyond_runs(one),
         indifferent=_indifferent(one),
     )
 
@@ -235,7 +235,7 @@ def _tilts(one: Question, p: FloatArray, draws: Pieces) -> FloatArray | None:
     return np.einsum("k,bkm->bm", np.nan_to_num(weighed), found[:, places])
 
 
-def _beyond(one: Question) -> dict[str, float]:
+def beyond_runs(one: Question) -> dict[str, float]:
     """By what factors N, D, N D and D / N lie outside of those of a fit's runs, 1 inside; empty without a fit."""
     if (coverage := one.fit.coverage) is None:
         return {}
@@ -317,10 +317,12 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
             near = refine(_corrected(one), mixtures[best])
             if _best_of(one, {"": near})[1] < total:  # runs are kinks of what is missed: one may itself be best
                 mixtures[f"{NEAR} {best}"] = near
-    each = [_comparison(one, name, q, one.gain_between(p, q)) for name, q in mixtures.items()]
+    gains = [one.gain_between(p, q) for q in mixtures.values()]
+    each = [_comparison(one, *pair, gain) for pair, gain in zip(mixtures.items(), gains, strict=True)]
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
     times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist() if each else []
-    for known, (usual, low, high) in zip(each, times, strict=True):
+    for known, gain, (usual, low, high) in zip(each, gains, times, strict=True):
+        known |= dict(zip(("gains", "gains_low", "gains_high"), gain.each, strict=True))
         within = one.goal.violation(known["p"]) <= FEASIBLE
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=within, reason=reason, times=usual, times_low=low, times_high=high))

@@ -17,14 +17,18 @@ NODE = shutil.which("node")
 LANGUAGES = Path(__file__).parents[2] / "fixtures" / "multilingual5_languages.csv"
 DOCUMENT = """
 class Element {
+  dataset = {}; children = []; classList = { toggle() {} };
   append() {} replaceChildren() {} setAttribute() {} addEventListener() {}
 }
-globalThis.Node = Element;
 globalThis.document = {
-  getElementById: (id) => (id === "page-data" ? { textContent: DATA } : new Element()),
+  body: new Element(),
+  getElementById: (id) => (id === "page-data" ? { textContent: DATA } : id === "others" ? null : new Element()),
   createElement: () => new Element(),
-  createElementNS: () => new Element(),
+  querySelectorAll: () => [],
+  addEventListener() {},
 };
+[globalThis.location, globalThis.history] = [{ hash: "", href: "" }, { replaceState() {} }];
+globalThis.addEventListener = globalThis.setTimeout = () => 0;
 """
 """As little of a browser as the page's script needs."""
 
@@ -35,12 +39,13 @@ def data_of(page: Page) -> Any:
     return json.loads(found[1])
 
 
-def answers(page: Page, moves: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the page answers after each change of what is asked, all from its start."""
+def answers(page: Page, moves: list[Any]) -> list[dict[str, Any]]:
+    """What the page answers after each change of what is asked, all from its start, or to a fragment of its address."""
     body = """
     const found = MOVES.map((move) => {
-      ask({ ...data.start, ...move });
-      return documentOf();
+      location.hash = typeof move === "string" ? move : fragmentOf({ ...data.start, ...move });
+      begin();
+      return { ...documentOf(), fragment: fragmentOf(asked) };
     });
     console.log(JSON.stringify(found));
     """

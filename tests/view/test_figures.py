@@ -115,6 +115,26 @@ def test_sources_fold_into_sums_of_their_parents(nested: sm.Mixture):
     assert len(plot(matrix, matrix).columns()["value"]) == 24 * 24, "two are compared source by source"
 
 
+def test_a_fit_of_many_targets_has_logarithmic_axes_one_unit_and_texts(nested_fit, tmp_path: Path):
+    """Losses in bits a byte are those in nats by the bytes of a token; each target has a panel, and texts are texts."""
+    rng, names = np.random.default_rng(2), nested_fit.sources
+    p = rng.dirichlet(np.ones(24), 12)
+    log = {"run": [f"new-{i}" for i in range(12)], "N": [3e7] * 12, "D": [3e9] * 12}
+    log |= {f"p_{name}": p[:, i] for i, name in enumerate(names)} | {
+        f"loss_{j}": rng.uniform(2, 3, 12) for j in range(3)
+    }
+    size = [2.0, 3.0, 4.0]
+    table = {"language": nested_fit.targets, "bytes_per_token": size}
+    nats, bits = plot(nested_fit, log), plot(nested_fit, log, unit="bpb", languages=table)
+    per = np.array([size[nested_fit.targets.index(one)] for one in nats.columns()["target"]]) * np.log(2)
+    for name in ("loss", "low", "high"):
+        np.testing.assert_allclose(bits.columns()[name], np.array(nats.columns()[name]) / per)
+    np.testing.assert_array_equal(bits.columns()["x"], nats.columns()["x"])
+    assert [axes.get_xscale() for axes in bits.figure.axes] == ["log"] * 3
+    texts = {"".join(one.itertext()) for one in ElementTree.fromstring(bits.to_bytes("svg")).iter(f"{SVG}text")}
+    assert {"Theta", "loss, bits a byte", *nested_fit.targets} <= texts
+
+
 def test_what_has_no_figure_is_named(records):
     with pytest.raises(UsageError, match="has no figure"):
         plot("mixture.json")

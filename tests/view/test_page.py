@@ -20,13 +20,13 @@ from page_tools import LANGUAGES, answers, data_of
 from shapleymix_cli.optimum import mixture_view
 from shapleymix_view import report
 from shapleymix_view.canvas import luminance
-from shapleymix_view.page_data import opened
+from shapleymix_view.markup import VOID
+from shapleymix_view.page_data import opened, rows_of
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&\"'"
-VOID = ("meta", "circle", "line", "rect")
 
 
 def assert_same(found: dict[str, Any], best: sm.Mixture) -> None:
@@ -36,6 +36,12 @@ def assert_same(found: dict[str, Any], best: sm.Mixture) -> None:
     np.testing.assert_allclose(losses[known], best.losses[known], atol=1e-6)
     np.testing.assert_allclose(found["objective"], best.objective, atol=1e-9)
     assert 0 <= found["gap"] < 1e-8
+    for known, one in itertools.product(best.baselines, found["gains"]):
+        fixed = one["name"] in ("uniform", "natural", f"run {known.name[4:]}")  # others follow from the question
+        if known.name == one["name"] and fixed and not best.read.any():
+            np.testing.assert_allclose(one["gain"], known.gain, atol=1e-8)
+            gains = np.array(list(one["gains"].values()), dtype=float)
+            np.testing.assert_allclose(gains[~np.isnan(gains)], known.gains[~np.isnan(gains)], atol=1e-5)
 
 
 def contrast(one: str, other: str) -> float:
@@ -74,7 +80,7 @@ def test_repetition_regimes_and_typed_weights_are_those_of_the_library(real_fit,
         best = sm.optimize(real_fit, one["N"], one["D"], languages=LANGUAGES, caps={"ja": 0.2}, weights=one["weights"])
         assert best.epochs.max() > 1, "tokens are repeated"
         assert_same(one, best)
-        assert any("D = " in text for text in one["warnings"])
+        assert "D beyond runs" in one["far"]
     assert "50.0%" in found[3]["reason"], "the caps leave half of the tokens"
     assert "without de" in found[4]["reason"], "whose losses then follow the law of the other regime"
 
@@ -157,8 +163,11 @@ def test_a_question_that_the_sliders_do_not_know_is_shown_without_them(real_fit)
     assert "optimum" in page.html
     assert report(real_fit).notices
     begun = sm.optimize(real_fit, 97_600, "4M", after="uniform", trained="2M")
-    row = report(real_fit, begun).html.partition(">zh</th>")[2].partition("</tr>")[0]
-    assert 0 < row.index(f">{begun.rest[3]:.4f}<") < row.index(f">{begun.p[3]:.4f}<"), "what a trainer reads next leads"
+    text = report(real_fit, begun).html
+    first = text.partition('data-at="3"')[2].partition("</li>")[0]
+    assert f"<b>{begun.rest[3]:.4f}<" in first, "what a trainer reads next leads"
+    columns = text.partition("whole run")[2].partition(">zh</th>")[2].partition("</tr>")[0]
+    assert 0 < columns.index(f">{begun.rest[3]:.4f}<") < columns.index(f">{begun.p[3]:.4f}<")
     with pytest.raises(UsageError, match="other sources"):
         report(real_fit, replace(found, sources=("a", "b", "c", "d", "e")))
 
@@ -166,24 +175,60 @@ def test_a_question_that_the_sliders_do_not_know_is_shown_without_them(real_fit)
 def test_parents_fold_and_open(nested_fit, nested, capsys):
     """Each source is in one row, sums are sums, and nothing of the answer changes; the library's table has them too."""
     page = report(nested_fit, nested)
-    rows = data_of(page)["rows"]
+    rows = rows_of(nested.families, nested.sources)
     assert [name for name, _ in rows] == ["en", "de", "fi"]
     assert sorted(place for _, places in rows for place in places) == [*range(24)]
     assert_same(*answers(page, [{}]), nested)
-    shown = {name: float(value) for name, value in re.findall(r'row">(\w+), in all</th><td[^>]*>([.\d]+)', page.html)}
+    rows = r'<summary class="row"><span class="name" title="(\w+)".*?<b>([.\d]+)</b>'
+    shown = {name: float(value) for name, value in re.findall(rows, page.html)}
     expected = {one: sum(p for name, p in nested.mixture.items() if name.startswith(one)) for one in ("en", "de", "fi")}
     assert shown == pytest.approx(expected, abs=5e-5)
-    assert page.html.count("its 8 sources") == 3
+    inner = page.html.partition('title="en"')[2].partition("</details>")[0]
+    values = [float(value) for value in re.findall(r"<b>([.\d]+)</b>", inner)][1:]
+    assert values == sorted(values, reverse=True)
+    assert sum(values) == pytest.approx(expected["en"], abs=5e-4)
     assert "ratio of bytes" not in page.html
     bought = report(nested_fit, replace(nested, p_bytes=nested.p[::-1].copy())).html
-    row = bought.partition(">fi, in all<")[2].partition("</tr>")[0]
-    assert "ratio of bytes" in bought
-    assert f">{nested.p[:8].sum():.4f}<" in row, "the mixture's ratios of en were given as bytes of fi"
+    row = bought.partition("ratio of bytes")[2].partition(">fi-0</th>")[2].partition("</tr>")[0]
+    assert f">{nested.p[7]:.4f}<" in row, "the mixture's ratios were given as bytes in the other order"
     view = mixture_view(nested, False)
     table = next(part for part in view if hasattr(part, "columns")).columns
     assert dict(zip(table["source"], table["ratio"], strict=True)) == pytest.approx(
         {**nested.mixture, **{f"{one}, in all": value for one, value in expected.items()}}
     )
+
+
+def test_an_address_holds_the_question_and_a_bad_one_nothing(real_fit, mixture):
+    page = report(real_fit, mixture)
+    data = data_of(page)
+    asked = {"weights": [5, 0, 0.25, 1, 1], "caps": [1, 1, 0.1, 1, 0.2], "n": 0, "d": 2}
+    (moved,) = answers(page, [asked])
+    bad = [
+        "#weights.xx=1", "#weights.en=-1", "#caps.en=1.5", "#caps.en=", "#D=12345", "#n=0", "#caps.en=1&caps=.5", "#=1",
+        "#constructor=1", "#__proto__.x=1",
+    ]  # fmt: skip
+    start, again, *others = answers(page, ["#main", moved["fragment"], *bad])
+    assert again == moved
+    assert f"D={data['tokens'][2]:.0f}" in moved["fragment"]
+    assert start["fragment"] == ""
+    assert all(one == start for one in others)
+
+
+def test_gains_of_targets_are_those_of_questions_about_one_target_alone(real_fit, mixture):
+    """They and their intervals stand in a rival's panel; weighed, they are the gain of the objective."""
+    known: Any = {"fit": real_fit, "N": mixture.N, "D": mixture.D, "languages": LANGUAGES}
+    alone = [sm.problem(**known, weights={name: 1.0}) for name in real_fit.targets]
+    text = report(real_fit, mixture).html
+    for place, one in enumerate(mixture.baselines):
+        assert mixture.weights @ one.gains == pytest.approx(one.gain, abs=1e-12)
+        for j in np.flatnonzero(np.sign(one.gains) == np.sign(one.gain)):  # else drawn in the other order
+            gain = alone[j].gain(mixture.p, one.p)
+            found = one.gains[j], one.gains_low[j], one.gains_high[j]
+            np.testing.assert_allclose(found, (gain.value, gain.low, gain.high), atol=1e-12)
+        panel = next(part for part in text.split('<div id="against-')[1:] if part.startswith(f'{place}"'))
+        for gain, low, high in zip(one.gains, one.gains_low, one.gains_high, strict=True):
+            assert f"<b>{gain:+.4f}</b>".replace("-", "−") in panel
+            assert f"{low:.4f} .. {high:.4f}<".replace("-", "−") in panel
 
 
 @pytest.mark.parametrize("more", [{}, {"max_epochs": 1.5}, {"caps": {"en-1": 0.02, "fi-3": 0.01}}])

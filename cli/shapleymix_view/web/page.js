@@ -1,42 +1,25 @@
-// The sliders: what the reader asks (`asked`), the answer of the solver, and the elements that show both.
-"use strict";
+// The sliders: what the reader asks (`asked`), its answer by the solver, and the elements of the page that show both.
+const [data, MOST] = [JSON.parse(document.getElementById("page-data").textContent), 12];
+const [element, all] = [(id) => document.getElementById(id), (selector) => [...document.querySelectorAll(selector)]];
 
-const data = JSON.parse(document.getElementById("page-data").textContent);
-const [SMALL, MOST] = [0.005, 12];
-
-/** An element; texts are texts, whatever a name holds, and functions are listeners. */
-function make(tag, attributes = {}, ...children) {
-  const svg = ["svg", "rect", "line"].includes(tag),
-    made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") made.addEventListener(name, value);
-    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
-  }
-  made.append(...children);
-  return made;
-}
-
-const part = (name, ...children) => make("div", { class: name }, ...children);
-
-function sized(value) {
-  const [size, unit] = [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]].find(([one]) => value >= one) ?? [1, ""];
-  return `${parseFloat((value / size).toPrecision(4))}${unit}`;
-}
-
-let [asked, answer, opened] = [data.start, null, new Set()];
+let [asked, answer, later] = [data.start, null, 0];
 
 /** A law at a size and a number of tokens of the grid. */
 const lawAt = ({ n, d }) => ({ ...data.shared, ...data.budgets[n * data.tokens.length + d] });
+
+/** Weights (K) as the objective has them. */
+function weighed(law, weights) {
+  const whole = data.worst ? Math.max(...weights) : sum(weights);
+  return weights.map((value, j) => ((law.unit ? law.unit[j] : 1) * value) / whole);
+}
 
 /** What is asked, solved: with the law, the weights of targets and the bounds; a reason where there is no mixture. */
 function solved({ n, d, weights, caps }) {
   const law = lawAt({ n, d });
   if (law.reason) return { reason: law.reason };
-  const whole = data.worst ? Math.max(...weights) : sum(weights);
-  if (!(whole > 0)) return { reason: "every weight is zero: raise one" };
-  const w = weights.map((value, j) => ((law.unit ? law.unit[j] : 1) * value) / whole);
-  const upper = law.upper.map((value, i) => Math.min(value, caps[i])),
-    lower = [...law.lower];
+  const w = weighed(law, weights);
+  if (!w.some((value) => value > 0)) return { reason: "every weight is zero: raise one" };
+  const [upper, lower] = [law.upper.map((value, i) => Math.min(value, caps[i])), [...law.lower]];
   law.own.forEach((i, j) => {
     if (i >= 0 && w[j] > 0) lower[i] = Math.max(lower[i], Math.min(law.edge[j], upper[i]));
   });
@@ -45,19 +28,15 @@ function solved({ n, d, weights, caps }) {
   if (reason) return { reason };
   const found = solve(law, w, { ...law, lower, upper, kl: data.kl, worst: data.worst }),
     losses = correct(found.losses, found.p);
-  return found.outside < 1e-7 ? { law, w, upper, ...found, losses, objective: objectiveOf(losses, w, data.worst) } : { reason: "no mixture meets all of these bounds" };
+  if (!(found.outside < 1e-7)) return { reason: "no mixture meets all of these bounds" };
+  return { law, w, upper, ...found, losses: toldOf(law, w, found.p, upper, losses), objective: objectiveOf(losses, w, data.worst) };
 }
 
-/** What lies outside of what was fitted, at most three things. */
-function warningsOf({ n, d }, p) {
-  const [ranges, found] = [data.ranges.p, []];
-  for (const [name, value] of [["N", data.sizes[n]], ["D", data.tokens[d]]]) {
-    const [low, high] = data.ranges[name];
-    if (value < low / data.ranges.slack || value > high * data.ranges.slack) found.push(`${name} = ${sized(value)} lies outside of the fitted ${sized(low)} to ${sized(high)}.`);
-  }
-  const odd = data.sources.filter((_, i) => p[i] > ranges[i][1] + 1e-9 || p[i] < ranges[i][0] - 1e-9);
+/** Of which sources no fitted run had such a ratio. */
+function warningsOf(p) {
+  const odd = data.sources.filter((_, i) => p[i] > data.ranges[i][1] + 1e-9 || p[i] < data.ranges[i][0] - 1e-9);
   const named = odd.slice(0, 4).join(", ") + (odd.length > 4 ? ` and ${odd.length - 4} others` : "");
-  return odd.length ? [...found, `No fitted run held such a ratio of ${named}.`] : found;
+  return odd.length ? [`No fitted run held such a ratio of ${named}.`] : [];
 }
 
 const pairs = (names, values) => names.map((name, i) => `${name}=${values[i]}`).join(",");
@@ -84,166 +63,192 @@ function correct(losses, p, { roots, pull, counted, alone, together } = data.res
   return [...losses].map((value, j) => value * Math.exp(sum(pull.map((row, g) => near[g] * row[j]))));
 }
 
-/** Losses (K); null for a target that counts nothing and whose own source is below the edge of the law's regime. */
-function lossesOf({ law, w, p, upper, losses }) {
+/** Losses (K); NaN for a target that counts nothing and whose own source is below the edge of the law's regime. */
+function toldOf(law, w, p, upper, losses) {
   const beyond = (i, j) => i >= 0 && !(w[j] > 0) && upper[i] > 0 && p[i] < law.edge[j];
-  return losses.map((value, j) => (beyond(law.own[j], j) ? null : value));
+  return losses.map((value, j) => (beyond(law.own[j], j) ? NaN : value));
 }
 
-
-/** A slider beside a number that may also be typed, of one weight or cap; what is typed stays as it is. */
-function control(label, values, i, most) {
-  const input = ({ target }) => {
-    if (!target.checkValidity()) return;
-    ask({ ...asked, [values]: asked[values].map((value, place) => (place === i ? Number(target.value) : value)) });
-  };
-  const shared = { min: "0", step: "any", input, required: true };
-  const slider = make("input", { ...shared, type: "range", max: String(most), "aria-label": label });
-  const highest = most === 1 ? "1" : null; // a weight may be typed that is higher than the slider goes
-  const number = make("input", { ...shared, type: "number", max: highest, "aria-label": `${label}, as a number` });
-  controls.push(() => {
-    slider.max = String(Math.max(most, asked[values][i]));
-    for (const one of [slider, number]) if (one !== document.activeElement) one.value = String(asked[values][i]);
-  });
-  return [slider, number];
+/** The objective and the losses (K) of any mixture; NaN where another law holds. */
+function valued(law, w, p) {
+  const losses = toldOf(law, w, p, law.upper, correct(evaluate(law, p).losses, p)),
+    other = law.own.some((i, j) => i >= 0 && w[j] > 0 && p[i] < law.edge[j]);
+  return other ? [NaN, losses.map(() => NaN)] : [objectiveOf(losses, w, data.worst), losses];
 }
 
-/** A slider over the steps of the grid. */
-function stepped(label, values, key) {
-  const [told, most] = [make("output"), String(values.length - 1)],
-    input = ({ target }) => ask({ ...asked, [key]: Number(target.value) });
-  const slider = make("input", { type: "range", min: "0", max: most, step: "1", input, "aria-label": label });
-  controls.push(() => {
-    slider.value = String(asked[key]);
-    told.textContent = sized(values[asked[key]]);
-    slider.setAttribute("aria-valuetext", told.textContent);
-  });
-  return make("label", { class: "control" }, make("span", {}, label), slider, told);
-}
-
-/** The controls of the weights or the caps; of many the first, and the others folded. */
-function groupOf(title, noun, names, order, values, most) {
-  const named = (i) => [make("span", {}, names[i]), ...control(`${noun} of ${names[i]}`, values, i, most)];
-  const rows = order.map((i) => part("control", ...named(i))),
-    more = rows.slice(MOST);
-  const folded = more.length ? [make("details", {}, make("summary", {}, `${more.length} more`), ...more)] : [];
-  return make("fieldset", {}, make("legend", {}, title), ...rows.slice(0, MOST), ...folded);
-}
-
-function tableOf(caption, heads, rows) {
-  const cell = (value) => make("td", { class: value instanceof Node ? null : "number" }, value);
-  const body = rows.map(([name, ...cells]) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(cell)));
-  const head = make("tr", {}, ...heads.map((name, i) => make("th", { scope: "col", class: i ? "number" : null }, name)));
-  const parts = [make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body)];
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, make("table", {}, ...parts));
-}
-
-function barOf(value, cap, top) {
-  const [wide, at] = [value, cap].map((ratio) => ((100 * ratio) / top).toFixed(2)),
-    bar = make("rect", { class: "bar", width: wide, height: "8", y: "1" }),
-    caps = cap < 1 && cap <= top ? [make("line", { class: "cap", x1: at, x2: at, y1: "0", y2: "10" })] : [];
-  const shape = { class: "strip", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" };
-  return make("svg", shape, bar, ...caps);
-}
-
-/** The ratios by size, those of a parent and of many rows the small ones as their sum, which opens. */
-function ratiosOf({ p, upper, law: { read } }) {
-  const rest = read ? p.map((value, i) => Math.max(value - read[i], 0) / (1 - sum(read))) : p, // of a begun run
-    share = (places) => sum(places.map((i) => rest[i])),
-    bySize = (rows) => [...rows].sort((a, b) => share(b[1]) - share(a[1])),
-    order = bySize(data.rows),
-    small = order.length > MOST ? order.filter(([, places]) => share(places) < SMALL) : [],
-    large = order.filter((row) => !small.includes(row)),
-    top = Math.max(...order.map(([, places]) => share(places)));
-  const cells = (name, places) => {
-    const [ratio, known] = [share(places), places.map((i) => data.available[i])],
-      epochs = known.every(Boolean) ? ((sum(places.map((i) => p[i])) * data.tokens[asked.d]) / sum(known)).toFixed(2) : "–";
-    return [name, ratio.toFixed(4), barOf(ratio, places.length > 1 ? 1 : upper[places[0]], top), epochs];
-  };
-  const folded = (id, name, places) => {
-    if (places.length < 2) return places.map((i) => cells(data.sources[i], [i]));
-    const open = opened.has(id);
-    const click = () => {
-      if (!opened.delete(id)) opened.add(id);
-      showAnswer();
-      document.getElementById(id).focus();
-    };
-    const head = make("button", { type: "button", id, "aria-expanded": String(open), click }, name);
-    return [cells(head, places), ...(open ? bySize(places.map((i) => [data.sources[i], [i]])) : []).map((row) => cells(...row))];
-  };
-  const rows = large.flatMap(([name, places]) => folded(`parent-${name}`, `${name}, in all`, places)),
-    others = small.flatMap(([, places]) => places);
-  rows.push(...folded("small", `${others.length} small ones, in all`, others));
-  return tableOf("The best mixture", ["source", "ratio", "", "epochs"], rows);
-}
-
-/** What other mixtures have at this budget, in the same ratios. */
-function rivalsOf({ law, w, objective }) {
+/** What is gained over each other mixture, and by each target. */
+function gainsOf({ law, w, objective, losses }) {
   return data.rivals.map(({ name, p: rest }) => {
     const p = law.read ? rest.map((value, i) => law.read[i] + (1 - sum(law.read)) * value) : rest,
-      other = objectiveOf(correct(evaluate(law, p).losses, p), w, data.worst);
-    if (law.own.some((i, j) => i >= 0 && w[j] > 0 && p[i] < law.edge[j])) return [name, "–", "–"]; // another law
-    return [name, other.toFixed(4), (other - objective).toFixed(4)];
+      [other, each] = valued(law, w, p);
+    return { name, gain: other - objective, gains: each.map((value, j) => value - losses[j]) };
   });
 }
 
-function showAnswer() {
-  if (answer.reason) {
-    objective.textContent = `No mixture: ${answer.reason}.`;
-    return [shown, warned].forEach((one) => one.replaceChildren());
+const plain = (value) => value.toFixed(4);
+const signed = (value) => (value < 0 ? "−" : "+") + plain(Math.abs(value));
+
+/** Rows with other values: their numbers, and their bars on a scale that holds all of them. */
+function fill(rows, values, written) {
+  const ends = rows[0]?.closest("[data-ends]").dataset.ends.split(" ").map(Number) ?? [0, 1],
+    shown = values.filter((value, k) => !Number.isNaN(value) && rows[k]?.querySelector(".bar")),
+    [low, high] = [Math.min(ends[0], ...shown), Math.max(ends[1], ...shown)];
+  rows.forEach((row, k) => {
+    const [bar, value] = [row.querySelector(".bar"), values[k] || 0];
+    row.querySelector("b").textContent = Number.isNaN(values[k]) ? "–" : written(value);
+    bar?.closest("svg").setAttribute("viewBox", `${low} 0 ${high - low} 10`);
+    const drawn = [["x", Math.min(value, 0)], ["width", Math.abs(value)], ["class", value < 0 ? "bar down" : "bar"]];
+    for (const [name, one] of drawn) bar?.setAttribute(name, String(one));
+  });
+}
+
+/** The ratios by size, of a begun run those of its rest: parents as sums, and of many rows the small as others. */
+function showRatios({ p, upper, law: { read } }) {
+  const ofRest = (value, i) => (read ? Math.max(value - read[i], 0) / (1 - sum(read)) : value),
+    rest = p.map(ofRest),
+    places = (item) => item.dataset.at.split(",").map(Number),
+    share = (item) => sum(places(item).map((i) => rest[i])),
+    bySize = (items) => [...items].sort((a, b) => share(b) - share(a)),
+    [list, others] = [element("ratios"), element("others")],
+    rows = bySize(all("#ratios > li:not(#others), #others > details > ol > li")),
+    small = others ? rows.splice(MOST) : [];
+  list.append(...rows, ...(others ? [others] : []));
+  others?.querySelector("ol").append(...small);
+  if (others) others.dataset.at = small.map((item) => item.dataset.at).join();
+  for (const inner of all("#ratios details > ol")) inner.append(...bySize(inner.children));
+  const items = all("#ratios li");
+  fill(items.map((item) => item.querySelector(".row")), items.map(share), plain);
+  for (const item of items) {
+    const at = places(item),
+      have = at.map((i) => data.available[i]),
+      epochs = (sum(at.map((i) => p[i])) * data.tokens[asked.d]) / sum(have);
+    item.querySelector(".epochs").textContent = have.every(Boolean) ? epochs.toFixed(2) : "";
+    if (at.length === 1) ["x1", "x2"].forEach((end) => item.querySelector(".cap").setAttribute(end, String(ofRest(upper[at[0]], at[0]))));
   }
-  const [{ p, gap, w, objective: mean }, losses] = [answer, lossesOf(answer)],
-    most = gap < 1e-12 * Math.abs(mean) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`;
-  const ends = answer.law.spread?.map((share) => (share * mean).toFixed(4)).join(" to ");
-  objective.textContent = `${data.worst ? "Largest weighted" : "Mean"} loss ${mean.toFixed(4)} ${data.unit}${ends ? `, ${data.level} interval ${ends}` : ""}. By the law alone no mixture within the bounds is better by more than ${most}.`;
-  warned.replaceChildren(...warningsOf(asked, p).map((text) => make("li", {}, text)));
-  const targets = data.targets.map((name, j) => [name, losses[j]?.toFixed(4) ?? "–", parseFloat(w[j].toPrecision(4))]);
-  const parts = [ratiosOf(answer), tableOf(`Predicted losses, ${data.losses}`, ["target", "loss", "weight"], targets)];
-  if (data.rivals.length) parts.push(tableOf("Other mixtures at this budget", ["mixture", "loss", "gain over it"], rivalsOf(answer)));
-  shown.replaceChildren(...parts);
+}
+
+/** The gains, and that over the mixture which is chosen among what stays in sight. */
+function showGains(found, moved) {
+  fill(all(".rival"), found.map(({ gain }) => gain), signed);
+  found.forEach(({ gains }, place) => {
+    const rows = all(`#against-${place} li[data-at]`);
+    fill(rows, rows.map((row) => gains[Number(row.dataset.at)]), signed);
+  });
+  const row = all("[name=rival]:checked")[0]?.closest("li");
+  const [name, gain, ends] = [".name", "b", ".ends"].map((part) => row?.querySelector(part).textContent);
+  if (row) state("gain", `Gain over ${name}`, gain, moved ? "no interval here" : ends);
+}
+
+/** The loss of the mixture at the other steps of N and of D. */
+function showAhead({ p }) {
+  for (const chart of all(".plot")) {
+    const key = chart.closest(".budget").id.slice(-1),
+      laws = data.told[key].map((_, step) => lawAt({ ...asked, [key]: step })),
+      losses = laws.map((law) => (law.reason ? NaN : valued(law, weighed(law, asked.weights), p)[0])),
+      points = losses.flatMap((loss, step) => (Number.isNaN(loss) ? [] : [[step, -loss]])),
+      [left, top, wide, high] = (chart.dataset.box ??= chart.getAttribute("viewBox")).split(" ").map(Number),
+      [least, most] = [Math.min(top, ...points.map(([, y]) => y)), Math.max(top + high, ...points.map(([, y]) => y))];
+    chart.setAttribute("viewBox", [left, least, wide, most - least].join(" "));
+    chart.querySelector(".loss").setAttribute("points", points.join(" "));
+    ["x1", "x2"].forEach((end) => chart.querySelector(".now").setAttribute(end, String(asked[key])));
+    all(`#along-${key} .level`).forEach((text, side) => (text.textContent = (side ? -most : -least).toFixed(3)));
+  }
+}
+
+/** One of the three numbers that stay in sight: its label, itself, and its small print. */
+const state = (id, ...texts) => all(`#${id} > *`).forEach((part, k) => (part.textContent = texts[k] ?? part.textContent));
+
+const listed = (id, texts) =>
+  element(id).replaceChildren(...texts.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+
+function show() {
+  const [moved, { reason, p, gap, objective, losses }] = [fragmentOf(asked) !== "", answer];
+  document.body.classList.toggle("moved", moved);
+  document.body.classList.toggle("none", Boolean(reason));
+  for (const input of all("[data-of]")) {
+    const { of, at } = input.dataset,
+      value = at ? asked[of][Number(at)] : asked[of];
+    if (at && input.type === "range") input.max = String(Math.max(Number(input.max), value));
+    if (input !== document.activeElement || input.type === "range") input.value = String(value);
+    if (!at) input.setAttribute("aria-valuetext", (input.nextSibling.textContent = data.told[of][value]));
+  }
+  element("command").textContent = commandOf(asked);
+  listed("reason", reason ? [`No mixture: ${reason}.`] : []);
+  listed("beyond", moved && !reason ? warningsOf(p) : []);
+  state("far", `N ${data.told.n[asked.n]}, D ${data.told.d[asked.d]}`, ...(lawAt(asked).far ?? []));
+  if (reason) return ["objective", "gain"].forEach((id) => state(id, undefined, "–", ""));
+  const most = gap < 1e-12 * Math.abs(objective) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`,
+    ends = answer.law.spread?.map((share) => plain(share * objective)) ?? [];
+  state("objective", undefined, plain(objective), ends.join(" .. "));
+  element("proof").textContent = `By the law alone no mixture within the bounds is better by more than ${most}.`;
+  showRatios(answer);
+  showGains(gainsOf(answer), moved);
+  showAhead(answer);
+  all("#losses tbody tr").forEach((row, j) => (row.children[1].textContent = Number.isNaN(losses[j]) ? "–" : plain(losses[j])));
 }
 
 function ask(question) {
   [asked, answer] = [question, solved(question)];
-  controls.forEach((show) => show());
-  showAnswer();
-  command.textContent = commandOf(asked);
+  show();
+  clearTimeout(later); // browsers limit how often an address may change
+  later = setTimeout(() => history.replaceState(null, "", location.href.split("#")[0] + fragmentOf(asked)), 300);
+}
+
+/** What differs from the start, as the fragment of an address. */
+function fragmentOf({ n, d, ...values }) {
+  const found = [...(n === data.start.n ? [] : [["N", data.sizes[n]]]), ...(d === data.start.d ? [] : [["D", data.tokens[d]]])];
+  for (const [key, names] of [["weights", data.targets], ["caps", data.sources]])
+    names.forEach((name, i) => values[key][i] !== data.start[key][i] && found.push([`${key}.${name}`, values[key][i]]));
+  return found.length ? `#${new URLSearchParams(found)}` : "";
+}
+
+/** The question of a fragment; null where it says what this page does not know. */
+function questionOf(fragment) {
+  const found = structuredClone(data.start);
+  for (const [name, text] of fragment.includes("=") ? new URLSearchParams(fragment.slice(1)) : []) {
+    const [key, value] = [name.split(".")[0], text.trim() ? Number(text) : NaN],
+      steps = new Map([["N", data.sizes], ["D", data.tokens]]).get(name),
+      names = new Map([["weights", data.targets], ["caps", data.sources]]).get(key) ?? [],
+      place = steps ? steps.indexOf(value) : names.indexOf(name.slice(key.length + 1));
+    if (place < 0 || !(value >= 0 && value <= (key === "caps" ? 1 : Number.MAX_VALUE))) return null;
+    if (steps) found[key.toLowerCase()] = place;
+    else found[key][place] = value;
+  }
+  return found;
+}
+
+/** Ask what the address says. */
+function begin() {
+  const found = questionOf(location.hash);
+  ask(found ?? data.start);
+  element("said").textContent = found ? "" : "The address asks what this page does not know, so it begins at its start.";
 }
 
 /** The answer as JSON: what was asked, and what was found. */
 function documentOf() {
   const named = (names, values) => Object.fromEntries(names.map((name, i) => [name, values[i]]));
-  const [N, D, weights] = [data.sizes[asked.n], data.tokens[asked.d], named(data.targets, asked.weights)];
-  const [caps, command] = [named(data.sources, asked.caps), commandOf(asked)];
-  if (answer.reason) return { N, D, weights, caps, command, reason: answer.reason };
+  const [weights, caps, command] = [named(data.targets, asked.weights), named(data.sources, asked.caps), commandOf(asked)],
+    question = { N: data.sizes[asked.n], D: data.tokens[asked.d], weights, caps, command, far: lawAt(asked).far?.join(" ") };
+  if (answer.reason) return { ...question, reason: answer.reason };
   const { p, objective, gap } = answer,
-    [mixture, losses] = [named(data.sources, p), named(data.targets, lossesOf(answer))];
-  return { N, D, weights, caps, command, mixture, losses, objective, gap, warnings: warningsOf(asked, p) };
+    [mixture, losses] = [named(data.sources, p), named(data.targets, answer.losses)],
+    gains = gainsOf(answer).map((one) => ({ ...one, gains: named(data.targets, one.gains) }));
+  return { ...question, mixture, losses, objective, gap, gains, warnings: warningsOf(p) };
 }
 
 const copy = (text) => Promise.resolve(text).then((one) => navigator.clipboard.writeText(one))
     .then(() => "Copied.", () => "The browser does not let a page copy here: select the text instead.")
-    .then((told) => (said.textContent = told));
+    .then((told) => (element("said").textContent = told));
 
-const controls = [],
-  objective = make("p", { class: "objective", "aria-live": "polite" }),
-  warned = make("ul", { class: "warnings" }),
-  shown = make("div"),
-  command = make("pre", { tabindex: "0", "aria-label": "The same question as a command" }),
-  said = make("span", { role: "status" });
-const button = (id, text, click) => make("button", { type: "button", id, click }, text);
-const byWeight = [...data.targets.keys()].sort((a, b) => data.start.weights[b] - data.start.weights[a] || a - b),
-  byRatio = [...data.sources.keys()].filter((i) => !data.closed[i]).sort((a, b) => data.p[b] - data.p[a] || a - b);
-const groups = [
-  groupOf("Weights of targets", "weight", data.targets, byWeight, "weights", 2 * Math.max(...data.start.weights)),
-  groupOf("Caps of sources", "cap", data.sources, byRatio, "caps", 1),
-];
-document.getElementById("panel").append(
-  part("controls", stepped("N, parameters", data.sizes, "n"), stepped("D, tokens", data.tokens, "d"), ...groups),
-  part("answer", objective, warned, shown),
-  part("after", make("h3", {}, "The same question as a command"), command,
-    button("copy", "Copy the command", () => copy(command.textContent)),
-    button("copy-json", "Copy the answer as JSON", () => copy(JSON.stringify(documentOf(), null, 1))),
-    button("reset", "Reset", () => ask(data.start)), said),
-);
-ask(data.start);
+element("copy").addEventListener("click", () => copy(element("command").textContent));
+element("copy-json").addEventListener("click", () => copy(JSON.stringify(documentOf(), null, 1)));
+element("reset").addEventListener("click", () => ask(data.start));
+document.addEventListener("input", ({ target }) => {
+  const [{ of, at }, value] = [target.dataset, Number(target.value)];
+  if (target.name === "rival") show();
+  if (!of || !target.checkValidity()) return;
+  ask({ ...asked, [of]: at ? asked[of].map((now, i) => (i === Number(at) ? value : now)) : value });
+});
+addEventListener("hashchange", () => location.hash.includes("=") && begin());
+[element("panel"), ...all(".control")].forEach((one) => (one.hidden = false));
+begin();

@@ -46,8 +46,7 @@ function evaluate(law, p) {
       if (phi === 0) continue;
       const part = phi * q ** s,
         slope = s === 1 ? phi : (s * part) / q;
-      theta[j] += part;
-      slopes[i][j] = slope * once;
+      [theta[j], slopes[i][j]] = [theta[j] + part, slope * once];
       bends[i][j] = slope * twice + (s === 1 ? 0 : (((s - 1) * slope) / q) * once * once);
     }
   });
@@ -72,20 +71,16 @@ function evaluate(law, p) {
 /** What solves A x = b, from the lower triangle of a positive definite matrix: Cholesky with a ridge. */
 function factorised(A) {
   const L = A.map((row) => Float64Array.from(row));
-  for (let i = 0; i < L.length; i++) {
+  for (let i = 0; i < L.length; i++)
     for (let j = 0; j <= i; j++) {
-      let left = A[i][j];
-      for (let k = 0; k < j; k++) left -= L[i][k] * L[j][k];
+      const left = A[i][j] - dot(L[i].subarray(0, j), L[j]);
       L[i][j] = i === j ? Math.sqrt(Math.max(left, 1e-15 * A[i][i], NONE)) : left / L[j][j];
     }
-  }
   return (b) => {
     const x = Float64Array.from(b);
     for (let i = 0; i < L.length; i++) x[i] = (x[i] - dot(L[i].subarray(0, i), x)) / L[i][i];
-    for (let i = L.length - 1; i >= 0; i--) {
-      x[i] /= L[i][i];
-      for (let k = 0; k < i; k++) x[k] -= L[i][k] * x[i];
-    }
+    for (let i = L.length - 1; i >= 0; i--)
+      for (let k = i; k >= 0; k--) x[k] = k === i ? x[k] / L[i][i] : x[k] - L[i][k] * x[i];
     return x;
   };
 }
