@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from shapleymix_irds.batch import LossFn, Piece, ValidationSet, halves, length, plain
-from shapleymix_irds.coverage import Coverage
+from shapleymix_irds.coverage import Coverage, not_probed
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.first_pass import FirstPass
-from shapleymix_irds.probes import Book, Watching
+from shapleymix_irds.probes import Book, Cut, Watching
 from shapleymix_irds.schedule import Options, extra_cost
 from shapleymix_irds.sketches import (
     Labels,
@@ -134,8 +134,8 @@ class Engine:
     @property
     def fallback(self) -> str | None:
         """Which parameters take a pass a language, since they are used in calls that are not covered."""
-        names = sorted(self.first_pass.per_language)
-        return f"a pass a language for {', '.join(names)}" if names else None
+        names = self.first_pass.listed
+        return f"a pass a language for {names}" if names else None
 
     def settings(self, options: Options) -> dict[str, Any]:
         """What must not change over a resume."""
@@ -255,7 +255,7 @@ class Engine:
         labels = Labels(groups, self.groups, length, self.arrangement.tokens_first)
         own, present = labels.dense()
         book, watched = Book(self, own.count), Watched(groups)
-        with Watching(own, book, partial(self._before_backward, watched, first)):
+        with Watching(own, book, partial(self._before_backward, watched, present, first)):
             yield watched
         grads = {name: dummy.grad for name, dummy in book.dummies.items() if dummy.grad is not None}
         add(self.train, grads, present, labels.count)
@@ -319,23 +319,22 @@ class Engine:
         self.coverage.look([losses])
         self.draw_projections()
         with mode:
-            grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.first_pass.per_language))
+            ones = torch.ones_like(losses)
+            grads = differentiate([losses], list(book.dummies.values()), [ones], bool(self.first_pass.per_language))
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
-            self._pass_by_language((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)
+            cut = Cut(losses, labels.groups.view(len(losses), -1)[:, 0])
+            self._pass_by_language(cut, ones, labels.count, own)
         add(found.sketches, {name: sketch.div_(scale) for name, sketch in own.items()}, present, count)
         piece.add(found.sums, measured)
 
-    def _pass_by_language(self, losses: tuple[Tensor, Tensor], count: int, into: Sketches) -> None:
-        """Sketches of parameters that take a pass a language, or their products with those of validation."""
+    def _pass_by_language(self, cut: Cut, delta: Tensor, count: int, into: Sketches) -> None:
+        """Sketches of parameters that take a pass a language from a cut, whose gradient is given, or their products
+        with those of validation."""
         met, names = self.validated, sorted(self.first_pass.per_language - self.arrangement.copies)
-        values, groups = losses
-        for group in torch.unique(groups).tolist() if names else ():
-            own = values[groups == group].sum()
-            self.in_language_pass = True
-            try:
-                grads = differentiate(own, [self.parameters[name] for name in names], retain=True)
-            finally:
-                self.in_language_pass = False
+        values = delta.reshape(len(cut.groups), -1)
+        for group in torch.unique(cut.groups).tolist() if names else ():
+            own = torch.where((cut.groups == group)[:, None], values, 0).view_as(delta)
+            grads = self._unmeasured([cut.output], [self.parameters[name] for name in names], [own])
             for name, grad in zip(names, grads, strict=True):
                 if grad is not None:
                     sketch = self.projections[name].sketch(grad).to(self.dtype)[None]
@@ -344,7 +343,13 @@ class Engine:
                     into[name] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch)
 
     def _before_backward(
-        self, watched: Watched, first: Callable[[], None] | None, roots: Sequence[Tensor], mode: Watching
+        self,
+        watched: Watched,
+        present: Tensor,
+        first: Callable[[], None] | None,
+        roots: Sequence[Tensor],
+        seeds: Sequence[Tensor],
+        mode: Watching,
     ) -> None:
         """See that no parameter is missed on any rank, then take the gradients that need passes of their own."""
         if first is not None and not watched.seen:
@@ -352,15 +357,50 @@ class Engine:
         watched.seen = True
         self.coverage.look(roots)
         fresh = self.coverage.agree()
-        if self.first_pass.per_language and watched.parts is None:
-            self.coverage.refuse()
         if first is not None:
             if fresh:
                 self.validate()
             self.draw_projections()
-        if self.first_pass.per_language and watched.parts is not None:
+        if self.first_pass.per_language:
             with mode:
-                self._pass_by_language(weighed(watched.parts, roots[0], watched.groups), self.groups, self.train)
+                self._pass_by_language(*self._cut(watched, present, roots, seeds, mode), self.groups, self.train)
+
+    def _cut(
+        self, watched: Watched, present: Tensor, roots: Sequence[Tensor], seeds: Sequence[Tensor], mode: Watching
+    ) -> tuple[Cut, Tensor]:
+        """Where passes by language begin, with the loss's gradient there; every rank must call.
+
+        It is what the loss is made of, if that is told, else the output of the last covered call, whose rows are known
+        to be those of sequences.
+
+        Raises
+        ------
+        CoverageError
+            On every rank, if the loss depends otherwise, too, on a parameter that takes passes.
+        """
+        cut, parts = mode.cut, watched.parts
+        if parts is not None:  # (B, S - 1) stand for all tokens but the last
+            groups = watched.groups if watched.groups.dim() == 1 else watched.groups[:, : parts.shape[1]].flatten()
+            cut = Cut(torch.autograd.graph.get_gradient_edge(parts), groups)
+        elif cut is not None:
+            cut = Cut(cut.output, present[cut.groups])
+        passed = {id(self.parameters[name]) for name in self.first_pass.per_language}
+        delta: Tensor | None = None
+        if cut is not None and not any(id(leaf) in passed for leaf in not_probed(roots, cut.output.node)):
+            (delta,) = self._unmeasured(roots, [cut.output], seeds)
+        if self.world.any(delta is None):
+            self.coverage.refuse()
+        assert cut is not None
+        assert delta is not None
+        return cut, delta
+
+    def _unmeasured(self, roots: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Tensor]) -> list[Tensor | None]:
+        """Gradients of a pass in which probes are silent."""
+        self.in_language_pass = True
+        try:
+            return differentiate(roots, inputs, seeds)
+        finally:
+            self.in_language_pass = False
 
 
 def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[str, MatrixRole]:
@@ -369,15 +409,6 @@ def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[st
     uses: dict[int, MatrixRole] = dict.fromkeys((id(table.weight) for table in tables), "table")
     uses |= dict.fromkeys((id(layer.weight) for layer in outputs), "output")
     return {name: uses[id(each)] for name, each in parameters.items() if id(each) in uses}
-
-
-def weighed(parts: Tensor, loss: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """What each part adds to the loss; parts (B, S - 1) stand for all tokens but the last."""
-    (weights,) = differentiate(loss, [parts], retain=True)
-    values = parts * (torch.zeros_like(parts) if weights is None else weights)
-    if groups.dim() == 1:
-        return values.flatten(1).sum(1) if values.dim() > 1 else values, groups
-    return values, groups[:, : values.shape[1]]
 
 
 def add(sums: Sketches, more: Mapping[str, Tensor], present: Tensor, count: int) -> None:

@@ -202,8 +202,10 @@ def causal_loss(model: nn.Module) -> LossFn:
     """The loss that `model(**x)` predicts the next tokens with, summed over each sequence."""
 
     def loss_fn(x: Any, y: Tensor) -> Tensor:
-        logits = model(**x, use_cache=False).logits
-        logits = logits[:, :-1].to(torch.promote_types(logits.dtype, torch.float32))
+        logits = model(**x, use_cache=False).logits[
+            :, -y.shape[1] : -1
+        ]  # of virtual tokens in front there are no labels
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         each = F.cross_entropy(logits.flatten(0, 1), y[:, 1:].flatten(), ignore_index=IGNORED, reduction="none")
         return each.view(len(y), -1).sum(1)
 

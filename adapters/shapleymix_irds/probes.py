@@ -34,7 +34,7 @@ from shapleymix_irds.sketches import (
 )
 from shapleymix_irds.world import Arrangement, World, differentiate, names_of
 
-OnLoss = Callable[[Sequence[Tensor], "Watching"], None]
+OnLoss = Callable[[Sequence[Tensor], Sequence[Tensor], "Watching"], None]  # roots, their gradients
 Measure = Callable[[Tensor | None, Tensor], "list[Tensor | None]"]  # of the input and its output's gradient
 
 
@@ -111,7 +111,7 @@ def expert_sketch(
     use: ParameterUse, view: View, x: Tensor, delta: Tensor, labels: Labels, projection: Projection
 ) -> Tensor:
     """The sketch by group of a stack of matrices (E, O, I), each of which has some of the rows, or one has all."""
-    experts, groups = view.parameter.shape[0], labels.by_row
+    experts, groups = view.parameter.shape[0], labels.of_rows(x.numel() // x.shape[-1])
     if use.ends is None:
         owners = torch.full_like(groups, view.part or 0)
     else:
@@ -257,10 +257,18 @@ class Book:
         return self.made[2]
 
 
+class Cut(NamedTuple):
+    """Where a graph may be cut: an output that has the batch's rows, and the group of each unit of them."""
+
+    output: Any
+    groups: Tensor
+
+
 class Watching(TorchFunctionMode):
     """Within this context, covered calls are probed; `on_loss` sees what a backward pass begins with.
 
     It must be active during the backward pass, too, where activation checkpointing runs the forward again.
+    `cut` is behind the last covered call, or behind a later linear layer that is not trained.
     """
 
     def __init__(self, labels: Labels, book: Book, on_loss: OnLoss | None = None) -> None:
@@ -268,6 +276,7 @@ class Watching(TorchFunctionMode):
         self.labels, self.book, self.on_loss = labels, book, on_loss
         self.routes = Routes(labels)
         self.last: tuple[Callable[[], Tensor | None], Rows] = lambda: None, Rows()
+        self.cut: Cut | None = None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -290,7 +299,21 @@ class Watching(TorchFunctionMode):
             self.labels.infer_length(args[0])  # the length of sequences, from the first layer
         labels = self.routes.labels_of(args)
         uses = reader(labels, *args, **options)
-        return self._probed(uses, labels, func, args, options) if uses else func(*args, **options)
+        if uses:
+            return self._probed(uses, labels, func, args, options)
+        y = func(*args, **options)
+        if func is F.linear and labels is self.labels and labels.lead(args[0].shape[:-1]):
+            self._frozen(args[0], y)
+        return y
+
+    def _frozen(self, x: Tensor, y: Tensor) -> None:
+        """A linear layer that is not trained has been called."""
+        if not torch.compiler.is_compiling() and y.requires_grad and not self.book.first_pass.unordered:
+            self._cut_behind(y)
+
+    def _cut_behind(self, y: Tensor) -> None:
+        if torch._C._current_graph_task_id() < 0:  # not where checkpointing runs a layer again
+            self.cut = Cut(torch.autograd.graph.get_gradient_edge(y), self.labels.ordered)
 
     def _probed(
         self, uses: list[ParameterUse], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
@@ -320,6 +343,8 @@ class Watching(TorchFunctionMode):
         if eager and y is not whole:
             last: Any = y.grad_fn
             last.below = _nodes((*args, *options.values()), covered)
+            if labels is self.labels and first.kind != "table":  # of ids, sequences are in front in any model
+                self._cut_behind(y)
         return y
 
     def rows_of(self, use: ParameterUse) -> Rows:
@@ -387,7 +412,7 @@ class Watching(TorchFunctionMode):
                 return [products(expert_sketch(use, view, x, delta, labels, known[0].projection), known[0].met)]
             found = [place.dummy.new_zeros((labels.count, place.projection.numbers)) for place in known]
             for group, whole in enumerate(gradients_by_group(use, labels, x, delta)[: labels.present]):
-                parts = differentiate(use.weight, list(targets), retain=True, seed=whole.to(use.weight.dtype))
+                parts = differentiate([use.weight], targets, [whole.to(use.weight.dtype)])
                 for place, own, part in zip(known, found, parts, strict=True):
                     if part is not None:
                         own[group] = place.projection.sketch(part)
@@ -407,13 +432,13 @@ class Watching(TorchFunctionMode):
         roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
         given = options.get("grad_tensors", gradient)
         seeds = (given,) * len(roots) if given is None or isinstance(given, Tensor) else tuple(given)
+        made = torch.autograd._make_grads(roots, seeds, is_grads_batched=False)
         if self.on_loss is not None:
-            self.on_loss(roots, self)
+            self.on_loss(roots, made, self)
         inputs = options.get("inputs")
         wanted = () if inputs is None else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         if wanted:
             wanted += tuple(self.book.dummies.values())
-        made = torch.autograd._make_grads(roots, seeds, is_grads_batched=False)
         keep = create_graph if retain_graph is None else retain_graph
         engine: Any = torch.autograd.Variable._execution_engine
         with self:

@@ -111,17 +111,14 @@ class Labels:
         lengths = torch.unique_consecutive(self.ordered, return_counts=True)[1].tolist()
         self.whole = Units(self.ordered[:: math.gcd(*lengths)])
 
-    @property
-    def by_row(self) -> Tensor:
-        """The group of each row of an activation (rows, ...) with a row for each token."""
-        if self.by_token or self.length is None:
-            return self.ordered
-        return self.groups.repeat_interleave(self.length)
+    def of_rows(self, count: int) -> Tensor:
+        """The group of each of so many rows, in the order of the batch."""
+        return self.ordered.repeat_interleave(count // len(self.ordered))
 
     def chosen(self, rows: Tensor) -> Labels:
-        """The labels of some of the rows, in their order."""
+        """The labels of some of the rows with one for each token, in their order."""
         sequence = rows % self.batch if self.tokens_first else rows // (self.length or 1)
-        groups = self.by_row[rows][:, None]
+        groups = self.of_rows(self.batch * (self.length or 1))[rows][:, None]
         return Labels(groups, self.count, present=self.present, owners=sequence, sequences=self.batch)
 
     def infer_length(self, x: Tensor) -> None:
@@ -135,11 +132,14 @@ class Labels:
     def lead(self, shape: torch.Size, ids: bool = False) -> int:
         """How many axes in front of a shape (without the last axis of features) are axes of the batch; 0: none are.
 
+        Tokens may have several rows each, such as one for each head, in their order: that of sequences is seen by
+        changing one (`Coverage.look_apart`), that of tokens is not, so that tokens with labels of their own have one.
         `ids` says that it is the shape of ids of tokens, of which sequences are in front in any model.
         """
         if not shape:
             return 0
-        if self.length is not None and shape[0] == self.batch * self.length:
+        rows = self.batch * (self.length or 0)
+        if rows and (shape[0] == rows or (not self.by_token and shape[0] > rows and shape[0] % rows == 0)):
             return 1
         if self.tokens_first and not ids:
             return 2 if tuple(shape[:2]) == (self.length, self.batch) else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -237,13 +237,12 @@ def _restore(module: nn.Module, name: str, buffer: Tensor, values: Tensor, versi
 
 
 def differentiate(
-    root: Tensor, inputs: list[Tensor], retain: bool = False, seed: Tensor | None = None
+    roots: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Tensor], retain: bool = True
 ) -> list[Tensor | None]:
     """`torch.autograd.grad` with modes on: called itself, it runs its handler, and there they are off."""
-    engine: Any = torch.autograd.Variable._execution_engine
-    seeds = (torch.ones_like(root) if seed is None else seed,)
+    run: Any = torch.autograd.Variable._execution_engine.run_backward
     return list(
-        engine.run_backward((root,), seeds, retain, False, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
+        run(tuple(roots), tuple(seeds), retain, False, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
     )
 
 

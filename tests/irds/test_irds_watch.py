@@ -28,6 +28,7 @@ from irds_models import (  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError, TrackerError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
 
@@ -70,7 +71,7 @@ def naive_by_token(model: Any, x: Tensor, y: Tensor, lang: Tensor, val: Any) -> 
     flat = F.cross_entropy(model(x).flatten(0, 1), y.flatten(), reduction="none", ignore_index=-100).view(y.shape)
     total = float((y != -100).sum())
     parts = [(flat * (lang == i)).sum() / total for i in range(4)]
-    params = list(model.parameters())
+    params = [p for p in model.parameters() if p.requires_grad]
     g = [torch.autograd.grad(part, params, retain_graph=True, allow_unused=True) for part in parts]
     g = [[torch.zeros_like(p) if v is None else v for v, p in zip(each, params, strict=True)] for each in g]
     h = [gradient(model, loss) for loss in mean_losses(model, loss_of(model), val)]
@@ -150,6 +151,50 @@ def test_what_is_not_covered_is_refused_before_anything_is_differentiated(val: A
     with pytest.raises(CoverageError, match=r"not covered: head\.weight"), tracker.watch(lang, step=0):
         loss_of(model)(x, y).sum().backward()
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+class Inner(Flat):
+    """A layer below the last one is not covered, and is computed again in the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__(False)
+        self.odd = nn.Parameter(torch.randn(WIDTH, WIDTH))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        def mixed(h: Tensor) -> Tensor:
+            return self.up(self.norm(h + torch.einsum("bsd,ed->bse", h, self.odd)))
+
+        return self.head(torch.tanh(checkpoint(mixed, self.embed(ids), use_reentrant=False)))
+
+
+@pytest.mark.parametrize("frozen", ["", "head"])
+@pytest.mark.parametrize("form", ["once", "by token", "weighed", "in two"])
+def test_what_is_not_covered_takes_passes_from_the_last_layer(form: str, frozen: str, val: Any) -> None:
+    """Whatever the loss is made of, and whether the last layer is trained; with its price."""
+    model = Inner().double()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not (frozen and name.startswith(frozen)) and not name.startswith(("scale", "heads")))
+    x, y, lang = batch((1, 4, 0, 3))
+    by_token = lang[:, None].expand(y.shape)
+    truth, total = naive_by_token(model, x, y, by_token, val), int((y != -100).sum())
+    expected = gradient(model, loss_of(model)(x, y).sum() / total)
+    tracker = tracker_of(model, loss_of(model), val)
+    with pytest.warns(UserWarning, match="a pass a language for odd: "):
+        with tracker.watch(by_token if form == "by token" else lang, step=0, tokens=total):
+            losses = loss_of(model)(x, y) / total
+            if form == "in two":
+                losses[:3].sum().backward(retain_graph=True)
+                losses[3:].sum().backward()
+            elif form == "weighed":
+                (losses / 2).backward(2 * torch.ones_like(losses))
+            else:
+                losses.sum().backward()
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, truth) < 1e-10
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert all(relative(parameter.grad, grad) < 1e-12 for parameter, grad in zip(trained, expected, strict=True))
+    with pytest.raises(CoverageError, match="not covered: odd"), tracker.watch(lang, step=1):
+        (loss_of(model)(x, y).sum() + model.odd.square().sum()).backward()
 
 
 def test_outputs_may_be_changed_in_place(val: Any) -> None:
