@@ -38,9 +38,11 @@ from shapleymix_irds.world import (
     World,
     check_wrappers,
     differentiate,
+    hooked,
     is_compiled,
     isolated,
     named_parameters,
+    reading,
     word_layers,
 )
 
@@ -255,7 +257,8 @@ class Engine:
         labels = Labels(groups, self.groups, length, self.arrangement.tokens_first)
         own, present = labels.dense()
         book, watched = Book(self, own.count), Watched(groups)
-        with Watching(own, book, partial(self._before_backward, watched, present, first)):
+        on_loss = partial(self._before_backward, watched, present, first)
+        with Watching(own, book, on_loss), hooked(self.parameters, reading):
             yield watched
         grads = {name: dummy.grad for name, dummy in book.dummies.items() if dummy.grad is not None}
         add(self.train, grads, present, labels.count)
@@ -267,9 +270,8 @@ class Engine:
         if self.validation is not None:
             found = self.validation_sketches(self.validation.share(self.evaluation, self.world))
             zero = torch.zeros((), dtype=self.dtype, device=self.world.device)
-            for name, projection in self.projections.items():
-                none = zero.expand(len(self.languages), projection.numbers)
-                found.sketches[name] = self.world.sum(found.sketches.get(name, none).contiguous())
+            none = {name: zero.expand(len(self.languages), each.numbers) for name, each in self.projections.items()}
+            found.sketches = self.world.sum_all({name: found.sketches.get(name, each) for name, each in none.items()})
             self.validated = found
 
     def validation_sketches(self, pieces: Iterable[Piece]) -> Validated:
@@ -398,7 +400,8 @@ class Engine:
         """Gradients of a pass in which probes are silent."""
         self.in_language_pass = True
         try:
-            return differentiate(roots, inputs, seeds)
+            with hooked(self.parameters, lambda *_: lambda _: None):
+                return differentiate(roots, inputs, seeds)
         finally:
             self.in_language_pass = False
 

@@ -202,9 +202,7 @@ def causal_loss(model: nn.Module) -> LossFn:
     """The loss that `model(**x)` predicts the next tokens with, summed over each sequence."""
 
     def loss_fn(x: Any, y: Tensor) -> Tensor:
-        logits = model(**x, use_cache=False).logits[
-            :, -y.shape[1] : -1
-        ]  # of virtual tokens in front there are no labels
+        logits = model(**x, use_cache=False).logits[:, -y.shape[1] : -1]  # virtual tokens in front have no label
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         each = F.cross_entropy(logits.flatten(0, 1), y[:, 1:].flatten(), ignore_index=IGNORED, reduction="none")
         return each.view(len(y), -1).sum(1)
@@ -230,7 +228,6 @@ class IRDSTrainerMixin(Base):
     def __init__(self, *args: Any, irds: IRDSArguments, **kwargs: Any) -> None:
         self.irds = irds
         self.tracker: IRDS | None = None
-        self.step_tokens: int | None = None
         super().__init__(*args, **kwargs)
         _check(self)
         self.validation = validation_of(irds.val)
@@ -268,24 +265,18 @@ class IRDSTrainerMixin(Base):
             self.tracker.load_state_dict(saved)
         self.tracker.follow(optimizer, hook=False)
 
-    def training_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Tensor:
-        """One forward and backward pass, watched."""
+    def training_step(self, model: nn.Module, inputs: Batch, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+        """One forward and backward pass, watched; with the labelled tokens of the step, where they are counted."""
         lang = inputs.pop(KEY, None)
         if lang is None:
             hint = "keep the column through tokenising; packing drops it: see `shapleymix_irds.hf.label_tokens`"
             raise LanguageError(f"the training examples have no column {self.irds.column!r}", hint=hint)
         assert self.tracker is not None
-        told = {"tokens": self.step_tokens, "length": inputs["input_ids"].shape[1]}
+        known = self.args.average_tokens_across_devices or self.args.world_size == 1
+        told = {"tokens": num_items_in_batch if known else None, "length": inputs["input_ids"].shape[1]}
         watching = self.tracker.watch(lang, step=self.state.global_step, **told)
         with watching as watched, _fused_losses(self.accelerator.unwrap_model(model), watched):
-            return super().training_step(model, inputs, *args, **kwargs)
-
-    def get_batch_samples(self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device) -> Any:
-        """The batches of a step, whose labelled tokens are counted over all ranks."""
-        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
-        if batches:
-            self.step_tokens = self._count(batches, device)
-        return batches, items
+            return super().training_step(model, inputs, num_items_in_batch)
 
     def prediction_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Any:
         """Evaluation takes no language."""
@@ -298,15 +289,6 @@ class IRDSTrainerMixin(Base):
         columns: Any = self._signature_columns
         if columns is not None and self.irds.column not in columns:
             columns.append(self.irds.column)
-
-    def _count(self, batches: list[Batch], device: torch.device) -> int:
-        """Labels of the step's batches on all ranks; the first token of a row is no target."""
-        if "labels" not in batches[0]:
-            hint = "give the collator labels, as DataCollatorForLanguageModeling(tokenizer, mlm=False) does"
-            raise TrackerError(f"step {self.state.global_step}: the batches have no 'labels'", hint=hint)
-        count = sum(int((batch["labels"][..., 1:] != IGNORED).sum()) for batch in batches)
-        total: Any = self.accelerator.reduce(torch.tensor(count, device=device), reduction="sum")
-        return int(total)
 
 
 class IRDSTrainer(IRDSTrainerMixin, Trainer):

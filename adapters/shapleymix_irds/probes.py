@@ -432,7 +432,7 @@ class Watching(TorchFunctionMode):
         roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
         given = options.get("grad_tensors", gradient)
         seeds = (given,) * len(roots) if given is None or isinstance(given, Tensor) else tuple(given)
-        made = torch.autograd._make_grads(roots, seeds, is_grads_batched=False)
+        made: Any = torch.autograd._make_grads(roots, seeds, is_grads_batched=False)
         if self.on_loss is not None:
             self.on_loss(roots, made, self)
         inputs = options.get("inputs")

@@ -28,6 +28,7 @@ from irds_models import (  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError, TrackerError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
@@ -195,6 +196,77 @@ def test_what_is_not_covered_takes_passes_from_the_last_layer(form: str, frozen:
     assert all(relative(parameter.grad, grad) < 1e-12 for parameter, grad in zip(trained, expected, strict=True))
     with pytest.raises(CoverageError, match="not covered: odd"), tracker.watch(lang, step=1):
         (loss_of(model)(x, y).sum() + model.odd.square().sum()).backward()
+
+
+@pytest.mark.parametrize("change", [None, "returned", "in place"])
+@pytest.mark.parametrize("name", ["odd", "head.weight"])
+def test_hooks_may_read_gradients_not_change_them(name: str, change: str | None, val: Any) -> None:
+    """As monitors do, which see each gradient once; also where the parameter takes passes of its own."""
+    model, (x, y, lang) = Inner().double(), batch((1, 4, 0, 3))
+    seen: list[Tensor] = []
+
+    def hook(grad: Tensor) -> Tensor | None:
+        seen.append(grad.detach().clone())
+        if change == "in place":
+            grad.data.mul_(0.5)
+        return grad * 0.5 if change == "returned" else None
+
+    model.get_parameter(name).register_hook(hook)
+    tracker = tracker_of(model, loss_of(model), val)
+    if change:
+        with pytest.raises(CoverageError, match=f"'{name}' has a hook that changes"), tracker.watch(lang, step=0):
+            loss_of(model)(x, y).mean().backward()
+        return
+    with tracker.watch(lang, step=0):
+        loss_of(model)(x, y).mean().backward()
+    assert len(seen) == 1
+    assert torch.equal(seen[0], model.get_parameter(name).grad)
+    assert list(model.get_parameter(name)._backward_hooks.values()) == [hook]
+
+
+class Waits(TorchFunctionMode):
+    """Notes what would wait for a device, on which everything is computed later than it is asked for."""
+
+    NAMES = ("cpu", "item", "tolist", "numpy", "nonzero", "unique", "__bool__", "__int__", "__float__", "__index__")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, values = getattr(func, "__name__", ""), (*args[1:], *(kwargs or {}).values())
+        masked = name == "__getitem__" and isinstance(args[1], Tensor) and args[1].dtype == torch.bool
+        moved = name == "to" and any(isinstance(each, str) and each == "cpu" for each in values)
+        self.found += [name] * (masked or moved or name in self.NAMES)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("form", ["backward", "tokens", "watch", "followed"])
+def test_a_call_that_is_not_evaluated_waits_for_nothing(form: str, val: Any) -> None:
+    model, (x, y, lang) = make_model(), batch((1, 4, 0, 3))
+    loss_fn, total = loss_of(model), (y != -100).sum()
+    tracker, optimizer = tracker_of(model, loss_fn, val, every=9), torch.optim.SGD(model.parameters(), lr=0.1)
+    if form == "followed":
+        tracker.follow(optimizer)
+    first, evaluated = (next(step for step in range(1, 18) if tracker.evaluates(step) == each) for each in (False, True))
+    found = {}
+    for step in sorted({0, first, evaluated}):
+        with Waits() as waits:
+            for _ in range(2 if form == "tokens" else 1):
+                if form in ("backward", "followed"):
+                    tracker.backward(loss_fn, x, y, lang, step=step)
+                else:
+                    with tracker.watch(lang, step=step, tokens=total if form == "tokens" else None):
+                        loss_fn(x, y).sum().backward()
+            if form == "followed":
+                optimizer.step()
+            else:
+                tracker.commit(lr=0.1, grad_norm=torch.ones(()), max_norm=1.0)
+            optimizer.zero_grad()
+        found[step] = waits.found
+    assert found[first] == []
+    assert found[evaluated] != []
+    assert tracker.tokens == len(found) * (total if form != "watch" else 8 * 7)
 
 
 def test_outputs_may_be_changed_in_place(val: Any) -> None:
