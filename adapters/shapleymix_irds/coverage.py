@@ -213,6 +213,6 @@ def not_probed(losses: Iterable[Tensor], cut: Any = None) -> list[Tensor]:
 
 
 _HINT = (
-    "unsharded models whose loss is made of a linear output layer's rows alone take any layer besides; otherwise use "
-    "linear, embedding and norm layers, or do not train these"
+    "unsharded models, uncompiled or compiled by block, take any layer where the loss comes from a linear output layer "
+    "alone; otherwise use linear, embedding and norm layers, or do not train these"
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._functorch import config as compiling
 
 from shapleymix_irds.batch import LossFn, Piece, ValidationSet, halves, length, plain
 from shapleymix_irds.coverage import Coverage, not_probed
@@ -206,14 +207,27 @@ class Engine:
             self.coverage.look_apart(self.loss_fn, sample, self.arrangement.tokens_first)
         with torch.compiler.set_stance("force_eager"):
             eager = self.validation_sketches([sample]).sketches
-        if is_compiled(self.model):
-            self.coverage.compare(eager, self.validation_sketches([sample]).sketches)
         self.coverage.agree()
         self.first_pass.per_language |= known
+        if is_compiled(self.model):
+            self._keep_buffers()
+            self.coverage.compare(eager, self.validation_sketches([sample]).sketches)
+            self.coverage.agree()
         # where routes differ, ranks have seen other layers together
         seen.same_rows, seen.turned = self.world.told((seen.same_rows, seen.turned))
         seen.is_over, self.shapes = True, {}
         self.open(0)
+
+    def _keep_buffers(self) -> bool:
+        """Have compiled layers, which are compiled anew, keep what passes by language need again; whether they did not.
+
+        It costs memory, and changes no number.
+        """
+        given = bool(self.first_pass.per_language) and is_compiled(self.model) and compiling.donated_buffer
+        if given:
+            compiling.donated_buffer = False
+            torch.compiler.reset()
+        return given
 
     def extra_cost(self, tokens: float) -> float:
         """What an evaluated step of so many tokens takes beside a plain one, in plain ones; every rank must call."""
@@ -359,6 +373,8 @@ class Engine:
         watched.seen = True
         self.coverage.look(roots)
         fresh = self.coverage.agree()
+        if fresh and self._keep_buffers():
+            self.coverage.refuse()
         if first is not None:
             if fresh:
                 self.validate()

@@ -168,10 +168,11 @@ class Inner(Flat):
         return self.head(torch.tanh(checkpoint(mixed, self.embed(ids), use_reentrant=False)))
 
 
+@pytest.mark.filterwarnings("ignore:a pass a language for odd")
 @pytest.mark.parametrize("frozen", ["", "head"])
 @pytest.mark.parametrize("form", ["once", "by token", "weighed", "in two"])
 def test_what_is_not_covered_takes_passes_from_the_last_layer(form: str, frozen: str, val: Any) -> None:
-    """Whatever the loss is made of, and whether the last layer is trained; with its price."""
+    """Whatever the loss is made of, and whether the last layer is trained."""
     model = Inner().double()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not (frozen and name.startswith(frozen)) and not name.startswith(("scale", "heads")))
@@ -180,16 +181,15 @@ def test_what_is_not_covered_takes_passes_from_the_last_layer(form: str, frozen:
     truth, total = naive_by_token(model, x, y, by_token, val), int((y != -100).sum())
     expected = gradient(model, loss_of(model)(x, y).sum() / total)
     tracker = tracker_of(model, loss_of(model), val)
-    with pytest.warns(UserWarning, match="a pass a language for odd: "):
-        with tracker.watch(by_token if form == "by token" else lang, step=0, tokens=total):
-            losses = loss_of(model)(x, y) / total
-            if form == "in two":
-                losses[:3].sum().backward(retain_graph=True)
-                losses[3:].sum().backward()
-            elif form == "weighed":
-                (losses / 2).backward(2 * torch.ones_like(losses))
-            else:
-                losses.sum().backward()
+    with tracker.watch(by_token if form == "by token" else lang, step=0, tokens=total):
+        losses = loss_of(model)(x, y) / total
+        if form == "in two":
+            losses[:3].sum().backward(retain_graph=True)
+            losses[3:].sum().backward()
+        elif form == "weighed":
+            (losses / 2).backward(2 * torch.ones_like(losses))
+        else:
+            losses.sum().backward()
     tracker.commit(lr=1.0)
     assert relative(tracker.ledger.phi, truth) < 1e-10
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -248,7 +248,9 @@ def test_a_call_that_is_not_evaluated_waits_for_nothing(form: str, val: Any) -> 
     tracker, optimizer = tracker_of(model, loss_fn, val, every=9), torch.optim.SGD(model.parameters(), lr=0.1)
     if form == "followed":
         tracker.follow(optimizer)
-    first, evaluated = (next(step for step in range(1, 18) if tracker.evaluates(step) == each) for each in (False, True))
+    first, evaluated = (
+        next(step for step in range(1, 18) if tracker.evaluates(step) == each) for each in (False, True)
+    )
     found = {}
     for step in sorted({0, first, evaluated}):
         with Waits() as waits:
