@@ -20,6 +20,8 @@ from shapleymix_irds.world import World, is_sharded, isolated, names_of
 FOREIGN = 1e-2  # of the changed sequence's own change: above this, another sequence's is no rounding
 FLOOR, LOSS = 1e-4, 1e-5  # of the numbers themselves: the least that is no rounding, of marks and of losses
 
+SequenceMarks = dict[tuple[str, ...], Tensor]  # by the names of a call's parameters
+
 
 @dataclass
 class Coverage:
@@ -123,9 +125,7 @@ class Coverage:
                 self.found |= set(names)
                 self.first_pass.unordered |= not names
 
-    def _marked(
-        self, loss_fn: LossFn, x: Inputs, y: Tensor, labels: Labels
-    ) -> tuple[Tensor, dict[tuple[str, ...], Tensor]]:
+    def _marked(self, loss_fn: LossFn, x: Inputs, y: Tensor, labels: Labels) -> tuple[Tensor, SequenceMarks]:
         """Losses, trained and measured (2, B), and marks by parameters; always with the same random numbers."""
         with isolated(self.model), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
             torch.manual_seed(0)
@@ -140,11 +140,9 @@ class _Marks(Watching):
     def __init__(self, labels: Labels, coverage: Coverage) -> None:
         super().__init__(labels, None)  # type: ignore[arg-type]  # nothing is booked
         self.coverage = coverage
-        self.seen: dict[tuple[str, ...], Tensor] = {}
+        self.seen: SequenceMarks = {}
 
-    def _probed(
-        self, uses: list[ParameterUse], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> Any:
+    def _probed(self, uses: list[ParameterUse], labels: Labels, func: Any, args: Any, options: Any) -> Any:
         y, known = func(*args, **options), names_of(self.coverage.model, self.coverage.parameters)
         made = [leaf for use in uses for leaf in leaves(use.weight) or [use.weight]]
         names = tuple(known[id(leaf)] for leaf in made if id(leaf) in known)

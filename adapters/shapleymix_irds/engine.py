@@ -47,6 +47,7 @@ from shapleymix_irds.world import (
     word_layers,
 )
 
+First = Callable[[], None] | None
 Sketches = dict[str, Tensor]  # (groups, numbers) by the names of parameters; products are (groups, languages)
 
 
@@ -244,9 +245,7 @@ class Engine:
         check_wrappers(self.model, self.parameters, self.world, self.divisor)
 
     @contextmanager
-    def watch(
-        self, indices: Tensor, length: int | None, turn: int, first: Callable[[], None] | None = None
-    ) -> Iterator[Watched]:
+    def watch(self, indices: Tensor, length: int | None, turn: int, first: First = None) -> Iterator[Watched]:
         """Within, what a forward and a backward pass give to each parameter is sketched by group.
 
         Parameters
@@ -358,20 +357,12 @@ class Engine:
                     rows = into.setdefault(name, sketch.new_zeros((count, sketch.shape[1])))
                     into[name] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch)
 
-    def _before_backward(
-        self,
-        watched: Watched,
-        present: Tensor,
-        first: Callable[[], None] | None,
-        roots: Sequence[Tensor],
-        seeds: Sequence[Tensor],
-        mode: Watching,
-    ) -> None:
+    def _before_backward(self, watched: Watched, present: Tensor, first: First, mode: Watching) -> None:
         """See that no parameter is missed on any rank, then take the gradients that need passes of their own."""
         if first is not None and not watched.seen:
             first()
         watched.seen = True
-        self.coverage.look(roots)
+        self.coverage.look(mode.roots)
         fresh = self.coverage.agree()
         if fresh and self._keep_buffers():
             self.coverage.refuse()
@@ -381,11 +372,9 @@ class Engine:
             self.draw_projections()
         if self.first_pass.per_language:
             with mode:
-                self._pass_by_language(*self._cut(watched, present, roots, seeds, mode), self.groups, self.train)
+                self._pass_by_language(*self._cut(watched, present, mode), self.groups, self.train)
 
-    def _cut(
-        self, watched: Watched, present: Tensor, roots: Sequence[Tensor], seeds: Sequence[Tensor], mode: Watching
-    ) -> tuple[Cut, Tensor]:
+    def _cut(self, watched: Watched, present: Tensor, mode: Watching) -> tuple[Cut, Tensor]:
         """Where passes by language begin, with the loss's gradient there; every rank must call.
 
         It is what the loss is made of, if that is told, else the output of the last covered call, whose rows are known
@@ -404,8 +393,8 @@ class Engine:
             cut = Cut(cut.output, present[cut.groups])
         passed = {id(self.parameters[name]) for name in self.first_pass.per_language}
         delta: Tensor | None = None
-        if cut is not None and not any(id(leaf) in passed for leaf in not_probed(roots, cut.output.node)):
-            (delta,) = self._unmeasured(roots, [cut.output], seeds)
+        if cut is not None and not any(id(leaf) in passed for leaf in not_probed(mode.roots, cut.output.node)):
+            (delta,) = self._unmeasured(mode.roots, [cut.output], mode.seeds)
         if self.world.any(delta is None):
             self.coverage.refuse()
         assert cut is not None

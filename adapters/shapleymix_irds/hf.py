@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim import Optimizer
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState, TrainerCallback
@@ -182,20 +183,18 @@ def validation_of(val: Mapping[str, Examples]) -> dict[str, tuple[Inputs, Tensor
 
 def _sequences(examples: list[Example], language: str) -> tuple[dict[str, Tensor], Tensor]:
     """Inputs (n, S) by name, and labels (n, S), padded on the right; the first token of a sequence is no target."""
-    if not all(len(example.get("input_ids", ())) > 1 for example in examples):
+    if not examples or not all(len(example.get("input_ids", ())) > 1 for example in examples):
         hint = "give tokenised examples of two tokens or more"
         raise TrackerError(f"a validation example of {language!r} has no two tokens in 'input_ids'", hint=hint)
-    width = max((len(example["input_ids"]) for example in examples), default=0)
-    tokens, mask = torch.zeros((2, len(examples), width), dtype=torch.long)
-    labels = torch.full((len(examples), width), IGNORED)
-    for row, example in enumerate(examples):
-        ids = torch.as_tensor(example["input_ids"])
-        seen = torch.as_tensor(example.get("attention_mask", torch.ones_like(ids)))
-        given = example.get("labels")
-        tokens[row, : len(ids)], mask[row, : len(ids)] = ids, seen
-        labels[row, : len(ids)] = ids.masked_fill(seen == 0, IGNORED) if given is None else torch.as_tensor(given)
-    labels[:, 0] = IGNORED
-    return {"input_ids": tokens, "attention_mask": mask}, labels
+    ids = [torch.as_tensor(example["input_ids"]) for example in examples]
+    pairs = list(zip(examples, ids, strict=True))
+    seen = [torch.as_tensor(example.get("attention_mask", torch.ones_like(row))) for example, row in pairs]
+    usual = [row.masked_fill(mask == 0, IGNORED) for row, mask in zip(ids, seen, strict=True)]
+    given = [example.get("labels") for example in examples]
+    labels = [own if each is None else torch.as_tensor(each) for each, own in zip(given, usual, strict=True)]
+    tokens, mask, y = (pad_sequence(each, True, fill) for each, fill in ((ids, 0), (seen, 0), (labels, IGNORED)))
+    y[:, 0] = IGNORED
+    return {"input_ids": tokens, "attention_mask": mask}, y
 
 
 def causal_loss(model: nn.Module) -> LossFn:

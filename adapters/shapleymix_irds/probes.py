@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -34,7 +34,7 @@ from shapleymix_irds.sketches import (
 )
 from shapleymix_irds.world import Arrangement, World, differentiate, names_of
 
-OnLoss = Callable[[Sequence[Tensor], Sequence[Tensor], "Watching"], None]  # roots, their gradients
+OnLoss = Callable[["Watching"], None]
 Measure = Callable[[Tensor | None, Tensor], "list[Tensor | None]"]  # of the input and its output's gradient
 
 
@@ -61,9 +61,7 @@ class Probe(torch.autograd.Function):
             return grads[0], None, None, *ctx.measure(x, grads[0])
 
 
-def vector_gradient(
-    x: Tensor | None, delta: Tensor, shape: torch.Size, labels: Labels, kind: Kind, eps: float | None
-) -> Tensor:
+def vector_gradient(x: Any, delta: Tensor, shape: Any, labels: Labels, kind: Kind, eps: float | None) -> Tensor:
     """By group, (G, *shape), of a weight that is added to rows, or multiplied with them, as they are or normalised."""
     delta = delta.to(torch.promote_types(delta.dtype, torch.float32))
     if x is None or kind == "scale":
@@ -107,9 +105,7 @@ def inputs_in_front(use: ParameterUse, view: View, projection: Projection) -> bo
 # -- operands that are no bare parameters ----------------------------------------------------------------------------
 
 
-def expert_sketch(
-    use: ParameterUse, view: View, x: Tensor, delta: Tensor, labels: Labels, projection: Projection
-) -> Tensor:
+def expert_sketch(use: ParameterUse, view: View, x: Tensor, delta: Tensor, labels: Labels, own: Projection) -> Tensor:
     """The sketch by group of a stack of matrices (E, O, I), each of which has some of the rows, or one has all."""
     experts, groups = view.parameter.shape[0], labels.of_rows(x.numel() // x.shape[-1])
     if use.ends is None:
@@ -117,10 +113,10 @@ def expert_sketch(
     else:
         groups = groups[: int(use.ends[-1])]  # rows behind are of no expert
         owners = torch.searchsorted(use.ends, torch.arange(len(groups), device=groups.device), right=True)
-    left, right = operands(x, delta, inputs_in_front(use, view, projection), -1)
+    left, right = operands(x, delta, inputs_in_front(use, view, own), -1)
     units = sorted_units(owners * labels.count + groups, experts * labels.count)
-    left, right = left[: len(groups)], projection.projected(right[: len(groups)])
-    found = matrix_sketch(left, right, units, experts * labels.count, projection)
+    left, right = left[: len(groups)], own.projected(right[: len(groups)])
+    found = matrix_sketch(left, right, units, experts * labels.count, own)
     return found.view(experts, labels.count, -1).transpose(0, 1).flatten(1)
 
 
@@ -265,10 +261,11 @@ class Cut(NamedTuple):
 
 
 class Watching(TorchFunctionMode):
-    """Within this context, covered calls are probed; `on_loss` sees what a backward pass begins with.
+    """Within this context, covered calls are probed; `on_loss` is called before a backward pass.
 
     It must be active during the backward pass, too, where activation checkpointing runs the forward again.
-    `cut` is behind the last covered call, or behind a later linear layer that is not trained.
+    `cut` is behind the last covered call, or behind a later linear layer that is not trained; `roots` and `seeds` are
+    what a backward pass begins with, and its gradients.
     """
 
     def __init__(self, labels: Labels, book: Book, on_loss: OnLoss | None = None) -> None:
@@ -277,10 +274,10 @@ class Watching(TorchFunctionMode):
         self.routes = Routes(labels)
         self.last: tuple[Callable[[], Tensor | None], Rows] = lambda: None, Rows()
         self.cut: Cut | None = None
+        self.roots: tuple[Tensor, ...] = ()
+        self.seeds: Any = ()
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         options = dict(kwargs) if kwargs else {}
         if func in _BACKWARD:
             return self._backward(*args, **options)
@@ -315,9 +312,7 @@ class Watching(TorchFunctionMode):
         if torch._C._current_graph_task_id() < 0:  # not where checkpointing runs a layer again
             self.cut = Cut(torch.autograd.graph.get_gradient_edge(y), self.labels.ordered)
 
-    def _probed(
-        self, uses: list[ParameterUse], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> Any:
+    def _probed(self, uses: list[ParameterUse], labels: Labels, func: Any, args: Any, options: Any) -> Any:
         first = uses[0]
         if first.kind in ("matrix", "flipped") and first.x is not None:
             cast = _autocast(first.x)
@@ -432,17 +427,18 @@ class Watching(TorchFunctionMode):
         roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
         given = options.get("grad_tensors", gradient)
         seeds = (given,) * len(roots) if given is None or isinstance(given, Tensor) else tuple(given)
-        made: Any = torch.autograd._make_grads(roots, seeds, is_grads_batched=False)
+        self.roots, self.seeds = roots, torch.autograd._make_grads(roots, seeds, is_grads_batched=False)
         if self.on_loss is not None:
-            self.on_loss(roots, made, self)
+            self.on_loss(self)
         inputs = options.get("inputs")
         wanted = () if inputs is None else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         if wanted:
             wanted += tuple(self.book.dummies.values())
         keep = create_graph if retain_graph is None else retain_graph
         engine: Any = torch.autograd.Variable._execution_engine
+        sums = {"allow_unreachable": True, "accumulate_grad": True}
         with self:
-            engine.run_backward(roots, made, keep, create_graph, wanted, allow_unreachable=True, accumulate_grad=True)
+            engine.run_backward(roots, self.seeds, keep, create_graph, wanted, **sums)
 
 
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)

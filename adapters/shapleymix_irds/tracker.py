@@ -124,12 +124,7 @@ class IRDS:
 
     @contextmanager
     def watch(
-        self,
-        lang: Tensor | Sequence[str],
-        *,
-        step: int,
-        tokens: int | Tensor | None = None,
-        length: int | None = None,
+        self, lang: Tensor | Sequence[str], *, step: int, tokens: int | Tensor | None = None, length: int | None = None
     ) -> Iterator[Watched]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 

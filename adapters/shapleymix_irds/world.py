@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -50,9 +50,8 @@ class World:
         """Sums over ranks, in one message; every rank must call."""
         if self.size == 1:
             return dict(values)
-        pieces = self.sum(torch.cat([each.flatten() for each in values.values()])).split(
-            [each.numel() for each in values.values()]
-        )
+        sizes = [each.numel() for each in values.values()]
+        pieces = self.sum(torch.cat([each.flatten() for each in values.values()])).split(sizes)
         return {name: piece.view(values[name].shape) for name, piece in zip(values, pieces, strict=True)}
 
     def any(self, flag: bool) -> bool:
@@ -247,14 +246,11 @@ def _restore(module: nn.Module, name: str, buffer: Tensor, values: Tensor, versi
                 buffer.copy_(values)
 
 
-def differentiate(
-    roots: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Tensor], retain: bool = True
-) -> list[Tensor | None]:
+def differentiate(roots: Any, inputs: Any, seeds: Any, retain: bool = True) -> list[Tensor | None]:
     """`torch.autograd.grad` with modes on: called itself, it runs its handler, and there they are off."""
     run: Any = torch.autograd.Variable._execution_engine.run_backward
-    return list(
-        run(tuple(roots), tuple(seeds), retain, False, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
-    )
+    options = {"allow_unreachable": True, "accumulate_grad": False}
+    return list(run(tuple(roots), tuple(seeds), retain, False, tuple(inputs), **options))
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
