@@ -24,13 +24,13 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/mixing": 2_607,
     "shapleymix/planning": 425,
     "adapters/shapleymix_io": 2_147,
-    "adapters/shapleymix_irds": 4_092,
+    "adapters/shapleymix_irds": 4_091,
     "adapters/shapleymix_sweep": 718,
     "cli/shapleymix_cli": 1_762,
     "cli/shapleymix_view": 1_014,
-    "tests": 17_407,
+    "tests": 17_562,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_923, 141, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_922, 141, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

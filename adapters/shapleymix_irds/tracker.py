@@ -239,7 +239,7 @@ class IRDS:
         lr: float,
         grad_norm: float | Tensor | None = None,
         max_norm: float | None = None,
-        grad_scale: float = 1.0,
+        grad_scale: float | Tensor = 1.0,
     ) -> None:
         """Add the step to phi, after clipping and before `optimizer.step()`; cheap on steps not evaluated.
 
@@ -249,14 +249,14 @@ class IRDS:
             The learning rate of this step; where parameter groups have several, `follow` the optimiser.
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
-        grad_scale : float
+        grad_scale : float or tensor
             What the loss was multiplied with before it was differentiated.
         """
         pending = self._begun(by_hand=True)
         with self._dropping():
             if pending.evaluated:
                 lrs = dict.fromkeys(self.engine.parameters, float(lr))
-                self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, grad_scale, pending.step))
+                self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, float(grad_scale), pending.step))
         self._end(pending)
 
     def follow(self, *optimizers: Optimizer, hook: bool = True) -> None:
