@@ -292,14 +292,14 @@ class Watching(TorchFunctionMode):
 
     def _called(self, reader: Reader, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """A call, with its probes where it is covered."""
-        if self.labels.length is None and func in (F.linear, F.embedding) and isinstance(args[0], Tensor):
+        if self.labels.length is None and func in (F.linear, F.embedding) and args and isinstance(args[0], Tensor):
             self.labels.infer_length(args[0])  # the length of sequences, from the first layer
         labels = self.routes.labels_of(args)
         uses = reader(labels, *args, **options)
         if uses:
             return self._probed(uses, labels, func, args, options)
         y = func(*args, **options)
-        if func is F.linear and labels is self.labels and labels.lead(args[0].shape[:-1]):
+        if func is F.linear and args and labels is self.labels and labels.lead(args[0].shape[:-1]):
             self._frozen(args[0], y)
         return y
 
