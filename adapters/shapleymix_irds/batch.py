@@ -89,8 +89,9 @@ def labelled(y: Tensor, ignore: int) -> Tensor:
     return (y != ignore).sum(tuple(range(1, y.dim()))).to("cpu", torch.float64)
 
 
-def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], place: str) -> Tensor:
-    """Indices (B,), or (B, S) where each token has a label, on the CPU.
+def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], place: str, seen: bool = True) -> Tensor:
+    """Indices (B,), or (B, S) where each token has a label, on the CPU; a tensor that nobody looks at stays as it is,
+    since its device would be waited for.
 
     Raises
     ------
@@ -103,6 +104,8 @@ def language_indices(lang: Tensor | Sequence[str], languages: Sequence[str], pla
         if lang.dim() not in (1, 2) or lang.is_floating_point():
             kind = f"shape {tuple(lang.shape)} and type {lang.dtype}"
             raise TrackerError(f"{place}: lang has {kind}, expected a number or a name for each sequence or token")
+        if not seen:
+            return lang
         indices = lang.detach().to("cpu", torch.long)
         bad = indices[(indices < 0) | (indices >= len(languages))]
         if len(bad):

@@ -20,6 +20,8 @@ from shapleymix_irds.world import World, is_sharded, isolated, names_of
 FOREIGN = 1e-2  # of the changed sequence's own change: above this, another sequence's is no rounding
 FLOOR, LOSS = 1e-4, 1e-5  # of the numbers themselves: the least that is no rounding, of marks and of losses
 
+SequenceMarks = dict[tuple[str, ...], Tensor]  # by the names of a call's parameters
+
 
 @dataclass
 class Coverage:
@@ -79,7 +81,7 @@ class Coverage:
         CoverageError
             Always.
         """
-        listed, self.first_pass.per_language = ", ".join(sorted(self.first_pass.per_language)), set()
+        listed, self.first_pass.per_language = self.first_pass.listed, set()
         raise CoverageError(f"parameters used in calls that are not covered: {listed}", hint=_HINT)
 
     def compare(self, eager: Mapping[str, Tensor], compiled: Mapping[str, Tensor]) -> None:
@@ -121,10 +123,9 @@ class Coverage:
         for names, each in marks.items():
             if _spreads(each, new_marks.get(names, torch.zeros_like(each)), FLOOR):
                 self.found |= set(names)
+                self.first_pass.unordered |= not names
 
-    def _marked(
-        self, loss_fn: LossFn, x: Inputs, y: Tensor, labels: Labels
-    ) -> tuple[Tensor, dict[tuple[str, ...], Tensor]]:
+    def _marked(self, loss_fn: LossFn, x: Inputs, y: Tensor, labels: Labels) -> tuple[Tensor, SequenceMarks]:
         """Losses, trained and measured (2, B), and marks by parameters; always with the same random numbers."""
         with isolated(self.model), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
             torch.manual_seed(0)
@@ -139,20 +140,23 @@ class _Marks(Watching):
     def __init__(self, labels: Labels, coverage: Coverage) -> None:
         super().__init__(labels, None)  # type: ignore[arg-type]  # nothing is booked
         self.coverage = coverage
-        self.seen: dict[tuple[str, ...], Tensor] = {}
+        self.seen: SequenceMarks = {}
 
-    def _probed(
-        self, uses: list[ParameterUse], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> Any:
+    def _probed(self, uses: list[ParameterUse], labels: Labels, func: Any, args: Any, options: Any) -> Any:
         y, known = func(*args, **options), names_of(self.coverage.model, self.coverage.parameters)
         made = [leaf for use in uses for leaf in leaves(use.weight) or [use.weight]]
         names = tuple(known[id(leaf)] for leaf in made if id(leaf) in known)
-        x = y if uses[0].x is None else uses[0].x
-        marks = labels.marks(x.detach(), uses[0].kind == "table").double().cpu()
-        self.seen[names] = marks + self.seen.get(names, 0.0)  # which expert comes when may change with a sequence
+        self._mark(names, labels, y if uses[0].x is None else uses[0].x, uses[0].kind == "table")
         cut: Any = Probe.apply(y, None, None)
         cut.grad_fn.below = []
         return cut
+
+    def _frozen(self, x: Tensor, y: Tensor) -> None:
+        self._mark((), self.labels, x)
+
+    def _mark(self, names: tuple[str, ...], labels: Labels, x: Tensor, ids: bool = False) -> None:
+        marks = labels.marks(x.detach(), ids).double().cpu()
+        self.seen[names] = marks + self.seen.get(names, 0.0)  # which expert comes when may change with a sequence
 
 
 def _changed(x: Inputs) -> Inputs:
@@ -173,16 +177,17 @@ def _spreads(before: Tensor, after: Tensor, floor: float) -> bool:
     return bool((change[1:] > max(FOREIGN * float(change[0]), floor * float(before.abs().max()))).any())
 
 
-def not_probed(losses: Iterable[Tensor]) -> list[Tensor]:
-    """Leaves of the graph that get a gradient by another way than through probes.
+def not_probed(losses: Iterable[Tensor], cut: Any = None) -> list[Tensor]:
+    """Leaves of the graph that get a gradient by another way than through probes, or than through a cut, if one is
+    given.
 
     Raises
     ------
     CoverageError
         If a part of the graph is made in the backward pass only.
     """
-    waiting: list[Any] = [loss.grad_fn for loss in losses]
-    seen, leaves = set(waiting), {}
+    waiting: list[Any] = [loss.grad_fn for loss in losses if loss.grad_fn is not cut]
+    seen, leaves = {*waiting, cut}, {}
     while waiting:
         node = waiting.pop()
         if node is None:
@@ -194,7 +199,7 @@ def not_probed(losses: Iterable[Tensor]) -> list[Tensor]:
         if kind == "CheckpointFunctionBackward":
             hint = "take the non-reentrant form (use_reentrant=False), as PyTorch advises"
             raise CoverageError("reentrant checkpointing hides what the loss depends on", hint=hint)
-        following = getattr(node, "below", None)
+        following = getattr(node, "below", None) if cut is None else None
         if following is None:
             following = [edge for edge, _ in node.next_functions]
         if kind.startswith("CompiledFunction"):  # which takes parameters itself
@@ -206,6 +211,6 @@ def not_probed(losses: Iterable[Tensor]) -> list[Tensor]:
 
 
 _HINT = (
-    "unsharded models with `backward(loss_fn, ...)` take any layer of their own; otherwise use linear, embedding and "
-    "norm layers, or do not train these"
+    "unsharded models, uncompiled or compiled by block, take any layer where the loss comes from a linear output layer "
+    "alone; otherwise use linear, embedding and norm layers, or do not train these"
 )

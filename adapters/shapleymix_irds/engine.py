@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._functorch import config as compiling
 
 from shapleymix_irds.batch import LossFn, Piece, ValidationSet, halves, length, plain
-from shapleymix_irds.coverage import Coverage
+from shapleymix_irds.coverage import Coverage, not_probed
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.first_pass import FirstPass
-from shapleymix_irds.probes import Book, Watching
+from shapleymix_irds.probes import Book, Cut, Watching
 from shapleymix_irds.schedule import Options, extra_cost
 from shapleymix_irds.sketches import (
     Labels,
@@ -38,12 +39,15 @@ from shapleymix_irds.world import (
     World,
     check_wrappers,
     differentiate,
+    hooked,
     is_compiled,
     isolated,
     named_parameters,
+    reading,
     word_layers,
 )
 
+First = Callable[[], None] | None
 Sketches = dict[str, Tensor]  # (groups, numbers) by the names of parameters; products are (groups, languages)
 
 
@@ -134,8 +138,8 @@ class Engine:
     @property
     def fallback(self) -> str | None:
         """Which parameters take a pass a language, since they are used in calls that are not covered."""
-        names = sorted(self.first_pass.per_language)
-        return f"a pass a language for {', '.join(names)}" if names else None
+        names = self.first_pass.listed
+        return f"a pass a language for {names}" if names else None
 
     def settings(self, options: Options) -> dict[str, Any]:
         """What must not change over a resume."""
@@ -204,14 +208,27 @@ class Engine:
             self.coverage.look_apart(self.loss_fn, sample, self.arrangement.tokens_first)
         with torch.compiler.set_stance("force_eager"):
             eager = self.validation_sketches([sample]).sketches
-        if is_compiled(self.model):
-            self.coverage.compare(eager, self.validation_sketches([sample]).sketches)
         self.coverage.agree()
         self.first_pass.per_language |= known
+        if is_compiled(self.model):
+            self._keep_buffers()
+            self.coverage.compare(eager, self.validation_sketches([sample]).sketches)
+            self.coverage.agree()
         # where routes differ, ranks have seen other layers together
         seen.same_rows, seen.turned = self.world.told((seen.same_rows, seen.turned))
         seen.is_over, self.shapes = True, {}
         self.open(0)
+
+    def _keep_buffers(self) -> bool:
+        """Have compiled layers, which are compiled anew, keep what passes by language need again; whether they did not.
+
+        It costs memory, and changes no number.
+        """
+        given = bool(self.first_pass.per_language) and is_compiled(self.model) and compiling.donated_buffer
+        if given:
+            compiling.donated_buffer = False
+            torch.compiler.reset()
+        return given
 
     def extra_cost(self, tokens: float) -> float:
         """What an evaluated step of so many tokens takes beside a plain one, in plain ones; every rank must call."""
@@ -228,9 +245,7 @@ class Engine:
         check_wrappers(self.model, self.parameters, self.world, self.divisor)
 
     @contextmanager
-    def watch(
-        self, indices: Tensor, length: int | None, turn: int, first: Callable[[], None] | None = None
-    ) -> Iterator[Watched]:
+    def watch(self, indices: Tensor, length: int | None, turn: int, first: First = None) -> Iterator[Watched]:
         """Within, what a forward and a backward pass give to each parameter is sketched by group.
 
         Parameters
@@ -255,7 +270,8 @@ class Engine:
         labels = Labels(groups, self.groups, length, self.arrangement.tokens_first)
         own, present = labels.dense()
         book, watched = Book(self, own.count), Watched(groups)
-        with Watching(own, book, partial(self._before_backward, watched, first)):
+        on_loss = partial(self._before_backward, watched, present, first)
+        with Watching(own, book, on_loss), hooked(self.parameters, reading):
             yield watched
         grads = {name: dummy.grad for name, dummy in book.dummies.items() if dummy.grad is not None}
         add(self.train, grads, present, labels.count)
@@ -267,9 +283,8 @@ class Engine:
         if self.validation is not None:
             found = self.validation_sketches(self.validation.share(self.evaluation, self.world))
             zero = torch.zeros((), dtype=self.dtype, device=self.world.device)
-            for name, projection in self.projections.items():
-                none = zero.expand(len(self.languages), projection.numbers)
-                found.sketches[name] = self.world.sum(found.sketches.get(name, none).contiguous())
+            none = {name: zero.expand(len(self.languages), each.numbers) for name, each in self.projections.items()}
+            found.sketches = self.world.sum_all({name: found.sketches.get(name, each) for name, each in none.items()})
             self.validated = found
 
     def validation_sketches(self, pieces: Iterable[Piece]) -> Validated:
@@ -319,23 +334,22 @@ class Engine:
         self.coverage.look([losses])
         self.draw_projections()
         with mode:
-            grads = differentiate(losses.sum(), list(book.dummies.values()), retain=bool(self.first_pass.per_language))
+            ones = torch.ones_like(losses)
+            grads = differentiate([losses], list(book.dummies.values()), [ones], bool(self.first_pass.per_language))
             own = {name: grad for name, grad in zip(book.dummies, grads, strict=True) if grad is not None}
-            self._pass_by_language((losses, labels.groups.view(len(losses), -1)[:, 0]), labels.count, own)
+            cut = Cut(losses, labels.groups.view(len(losses), -1)[:, 0])
+            self._pass_by_language(cut, ones, labels.count, own)
         add(found.sketches, {name: sketch.div_(scale) for name, sketch in own.items()}, present, count)
         piece.add(found.sums, measured)
 
-    def _pass_by_language(self, losses: tuple[Tensor, Tensor], count: int, into: Sketches) -> None:
-        """Sketches of parameters that take a pass a language, or their products with those of validation."""
+    def _pass_by_language(self, cut: Cut, delta: Tensor, count: int, into: Sketches) -> None:
+        """Sketches of parameters that take a pass a language from a cut, whose gradient is given, or their products
+        with those of validation."""
         met, names = self.validated, sorted(self.first_pass.per_language - self.arrangement.copies)
-        values, groups = losses
-        for group in torch.unique(groups).tolist() if names else ():
-            own = values[groups == group].sum()
-            self.in_language_pass = True
-            try:
-                grads = differentiate(own, [self.parameters[name] for name in names], retain=True)
-            finally:
-                self.in_language_pass = False
+        values = delta.reshape(len(cut.groups), -1)
+        for group in torch.unique(cut.groups).tolist() if names else ():
+            own = torch.where((cut.groups == group)[:, None], values, 0).view_as(delta)
+            grads = self._unmeasured([cut.output], [self.parameters[name] for name in names], [own])
             for name, grad in zip(names, grads, strict=True):
                 if grad is not None:
                     sketch = self.projections[name].sketch(grad).to(self.dtype)[None]
@@ -343,24 +357,58 @@ class Engine:
                     rows = into.setdefault(name, sketch.new_zeros((count, sketch.shape[1])))
                     into[name] = rows.index_add(0, torch.tensor([group], device=rows.device), sketch)
 
-    def _before_backward(
-        self, watched: Watched, first: Callable[[], None] | None, roots: Sequence[Tensor], mode: Watching
-    ) -> None:
+    def _before_backward(self, watched: Watched, present: Tensor, first: First, mode: Watching) -> None:
         """See that no parameter is missed on any rank, then take the gradients that need passes of their own."""
         if first is not None and not watched.seen:
             first()
         watched.seen = True
-        self.coverage.look(roots)
+        self.coverage.look(mode.roots)
         fresh = self.coverage.agree()
-        if self.first_pass.per_language and watched.parts is None:
+        if fresh and self._keep_buffers():
             self.coverage.refuse()
         if first is not None:
             if fresh:
                 self.validate()
             self.draw_projections()
-        if self.first_pass.per_language and watched.parts is not None:
+        if self.first_pass.per_language:
             with mode:
-                self._pass_by_language(weighed(watched.parts, roots[0], watched.groups), self.groups, self.train)
+                self._pass_by_language(*self._cut(watched, present, mode), self.groups, self.train)
+
+    def _cut(self, watched: Watched, present: Tensor, mode: Watching) -> tuple[Cut, Tensor]:
+        """Where passes by language begin, with the loss's gradient there; every rank must call.
+
+        It is what the loss is made of, if that is told, else the output of the last covered call, whose rows are known
+        to be those of sequences.
+
+        Raises
+        ------
+        CoverageError
+            On every rank, if the loss depends otherwise, too, on a parameter that takes passes.
+        """
+        cut, parts = mode.cut, watched.parts
+        if parts is not None:  # (B, S - 1) stand for all tokens but the last
+            groups = watched.groups if watched.groups.dim() == 1 else watched.groups[:, : parts.shape[1]].flatten()
+            cut = Cut(torch.autograd.graph.get_gradient_edge(parts), groups)
+        elif cut is not None:
+            cut = Cut(cut.output, present[cut.groups])
+        passed = {id(self.parameters[name]) for name in self.first_pass.per_language}
+        delta: Tensor | None = None
+        if cut is not None and not any(id(leaf) in passed for leaf in not_probed(mode.roots, cut.output.node)):
+            (delta,) = self._unmeasured(mode.roots, [cut.output], mode.seeds)
+        if self.world.any(delta is None):
+            self.coverage.refuse()
+        assert cut is not None
+        assert delta is not None
+        return cut, delta
+
+    def _unmeasured(self, roots: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Tensor]) -> list[Tensor | None]:
+        """Gradients of a pass in which probes are silent."""
+        self.in_language_pass = True
+        try:
+            with hooked(self.parameters, lambda *_: lambda _: None):
+                return differentiate(roots, inputs, seeds)
+        finally:
+            self.in_language_pass = False
 
 
 def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[str, MatrixRole]:
@@ -369,15 +417,6 @@ def uses_of(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> dict[st
     uses: dict[int, MatrixRole] = dict.fromkeys((id(table.weight) for table in tables), "table")
     uses |= dict.fromkeys((id(layer.weight) for layer in outputs), "output")
     return {name: uses[id(each)] for name, each in parameters.items() if id(each) in uses}
-
-
-def weighed(parts: Tensor, loss: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """What each part adds to the loss; parts (B, S - 1) stand for all tokens but the last."""
-    (weights,) = differentiate(loss, [parts], retain=True)
-    values = parts * (torch.zeros_like(parts) if weights is None else weights)
-    if groups.dim() == 1:
-        return values.flatten(1).sum(1) if values.dim() > 1 else values, groups
-    return values, groups[:, : values.shape[1]]
 
 
 def add(sums: Sketches, more: Mapping[str, Tensor], present: Tensor, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ class FirstPass:
         Whether a matrix has its inputs in front.
     uses : dict of str to set
         In which ways a parameter is used.
+    unordered : bool
+        Whether rows of a linear layer that is not trained are in another order than sequences.
     is_over : bool
         Whether it is: what is met from now on is not learnt.
     """
@@ -29,11 +32,17 @@ class FirstPass:
     same_rows: dict[str, str] = field(default_factory=dict)
     turned: dict[str, bool] = field(default_factory=dict)
     uses: dict[str, set[tuple[Any, ...]]] = field(default_factory=dict)
+    unordered: bool = False
     is_over: bool = False
+
+    @property
+    def listed(self) -> str:
+        """The parameters that take a pass a language, those of alike layers once."""
+        return ", ".join(sorted({re.sub(r"\.\d+\.", ".*.", name) for name in self.per_language}))
 
     def forget(self) -> None:
         """Begin again with nothing known."""
-        self.per_language, self.same_rows, self.turned, self.uses = set(), {}, {}, {}
+        self.per_language, self.same_rows, self.turned, self.uses, self.unordered = set(), {}, {}, {}, False
 
     def has_shown(self, func: Any, bare: bool, names: Sequence[str]) -> bool:
         """Whether it has shown this use of parameters, or none: of other sequences there may by chance be as many as

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim import Optimizer
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState, TrainerCallback
@@ -182,28 +183,26 @@ def validation_of(val: Mapping[str, Examples]) -> dict[str, tuple[Inputs, Tensor
 
 def _sequences(examples: list[Example], language: str) -> tuple[dict[str, Tensor], Tensor]:
     """Inputs (n, S) by name, and labels (n, S), padded on the right; the first token of a sequence is no target."""
-    if not all(len(example.get("input_ids", ())) > 1 for example in examples):
+    if not examples or not all(len(example.get("input_ids", ())) > 1 for example in examples):
         hint = "give tokenised examples of two tokens or more"
         raise TrackerError(f"a validation example of {language!r} has no two tokens in 'input_ids'", hint=hint)
-    width = max((len(example["input_ids"]) for example in examples), default=0)
-    tokens, mask = torch.zeros((2, len(examples), width), dtype=torch.long)
-    labels = torch.full((len(examples), width), IGNORED)
-    for row, example in enumerate(examples):
-        ids = torch.as_tensor(example["input_ids"])
-        seen = torch.as_tensor(example.get("attention_mask", torch.ones_like(ids)))
-        given = example.get("labels")
-        tokens[row, : len(ids)], mask[row, : len(ids)] = ids, seen
-        labels[row, : len(ids)] = ids.masked_fill(seen == 0, IGNORED) if given is None else torch.as_tensor(given)
-    labels[:, 0] = IGNORED
-    return {"input_ids": tokens, "attention_mask": mask}, labels
+    ids = [torch.as_tensor(example["input_ids"]) for example in examples]
+    pairs = list(zip(examples, ids, strict=True))
+    seen = [torch.as_tensor(example.get("attention_mask", torch.ones_like(row))) for example, row in pairs]
+    usual = [row.masked_fill(mask == 0, IGNORED) for row, mask in zip(ids, seen, strict=True)]
+    given = [example.get("labels") for example in examples]
+    labels = [own if each is None else torch.as_tensor(each) for each, own in zip(given, usual, strict=True)]
+    tokens, mask, y = (pad_sequence(each, True, fill) for each, fill in ((ids, 0), (seen, 0), (labels, IGNORED)))
+    y[:, 0] = IGNORED
+    return {"input_ids": tokens, "attention_mask": mask}, y
 
 
 def causal_loss(model: nn.Module) -> LossFn:
     """The loss that `model(**x)` predicts the next tokens with, summed over each sequence."""
 
     def loss_fn(x: Any, y: Tensor) -> Tensor:
-        logits = model(**x, use_cache=False).logits
-        logits = logits[:, :-1].to(torch.promote_types(logits.dtype, torch.float32))
+        logits = model(**x, use_cache=False).logits[:, -y.shape[1] : -1]  # virtual tokens in front have no label
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         each = F.cross_entropy(logits.flatten(0, 1), y[:, 1:].flatten(), ignore_index=IGNORED, reduction="none")
         return each.view(len(y), -1).sum(1)
 
@@ -228,7 +227,6 @@ class IRDSTrainerMixin(Base):
     def __init__(self, *args: Any, irds: IRDSArguments, **kwargs: Any) -> None:
         self.irds = irds
         self.tracker: IRDS | None = None
-        self.step_tokens: int | None = None
         super().__init__(*args, **kwargs)
         _check(self)
         self.validation = validation_of(irds.val)
@@ -266,24 +264,18 @@ class IRDSTrainerMixin(Base):
             self.tracker.load_state_dict(saved)
         self.tracker.follow(optimizer, hook=False)
 
-    def training_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Tensor:
-        """One forward and backward pass, watched."""
+    def training_step(self, model: nn.Module, inputs: Batch, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+        """One forward and backward pass, watched; with the labelled tokens of the step, where they are counted."""
         lang = inputs.pop(KEY, None)
         if lang is None:
             hint = "keep the column through tokenising; packing drops it: see `shapleymix_irds.hf.label_tokens`"
             raise LanguageError(f"the training examples have no column {self.irds.column!r}", hint=hint)
         assert self.tracker is not None
-        told = {"tokens": self.step_tokens, "length": inputs["input_ids"].shape[1]}
+        known = self.args.average_tokens_across_devices or self.args.world_size == 1
+        told = {"tokens": num_items_in_batch if known else None, "length": inputs["input_ids"].shape[1]}
         watching = self.tracker.watch(lang, step=self.state.global_step, **told)
         with watching as watched, _fused_losses(self.accelerator.unwrap_model(model), watched):
-            return super().training_step(model, inputs, *args, **kwargs)
-
-    def get_batch_samples(self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device) -> Any:
-        """The batches of a step, whose labelled tokens are counted over all ranks."""
-        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
-        if batches:
-            self.step_tokens = self._count(batches, device)
-        return batches, items
+            return super().training_step(model, inputs, num_items_in_batch)
 
     def prediction_step(self, model: nn.Module, inputs: Batch, *args: Any, **kwargs: Any) -> Any:
         """Evaluation takes no language."""
@@ -296,15 +288,6 @@ class IRDSTrainerMixin(Base):
         columns: Any = self._signature_columns
         if columns is not None and self.irds.column not in columns:
             columns.append(self.irds.column)
-
-    def _count(self, batches: list[Batch], device: torch.device) -> int:
-        """Labels of the step's batches on all ranks; the first token of a row is no target."""
-        if "labels" not in batches[0]:
-            hint = "give the collator labels, as DataCollatorForLanguageModeling(tokenizer, mlm=False) does"
-            raise TrackerError(f"step {self.state.global_step}: the batches have no 'labels'", hint=hint)
-        count = sum(int((batch["labels"][..., 1:] != IGNORED).sum()) for batch in batches)
-        total: Any = self.accelerator.reduce(torch.tensor(count, device=device), reduction="sum")
-        return int(total)
 
 
 class IRDSTrainer(IRDSTrainerMixin, Trainer):

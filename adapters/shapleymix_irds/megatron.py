@@ -99,7 +99,7 @@ class MegatronIRDS:
             **settings,
         )
         self._span = Span(self.tracker)
-        self._divisor = 1.0  # tokens of the step, where the loss is summed over them
+        self._divisor: float | Tensor = 1.0  # tokens of the step, where the loss is summed over them
         self._finalize: Callable[..., None] = self.config.finalize_model_grads_func
         self.config.finalize_model_grads_func = self._finalize_and_close
         self._step: Callable[[], tuple[Any, ...]] = optimizer.step
@@ -123,12 +123,12 @@ class MegatronIRDS:
         self._span.end()
         self._finalize(model, num_tokens, **more)
         world = self.tracker.world
-        self._divisor = 1.0 if num_tokens is None else max(1.0, float(num_tokens)) / world.size
+        self._divisor = 1.0 if num_tokens is None else num_tokens.clamp(min=1) / world.size
 
     def _step_and_commit(self) -> tuple[Any, ...]:
         """The optimiser's step; one that it skips changes no weight, and counts for nothing."""
         self._span.end()
-        scale, pending = float(self.optimizer.get_loss_scale()), self.tracker.pending
+        scale, pending = self.optimizer.get_loss_scale(), self.tracker.pending
         rate = None if pending is None else common_rate(self.optimizer.param_groups, pending.step)
         done = self._step()
         if not done[0]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -34,7 +34,7 @@ from shapleymix_irds.sketches import (
 )
 from shapleymix_irds.world import Arrangement, World, differentiate, names_of
 
-OnLoss = Callable[[Sequence[Tensor], "Watching"], None]
+OnLoss = Callable[["Watching"], None]
 Measure = Callable[[Tensor | None, Tensor], "list[Tensor | None]"]  # of the input and its output's gradient
 
 
@@ -61,9 +61,7 @@ class Probe(torch.autograd.Function):
             return grads[0], None, None, *ctx.measure(x, grads[0])
 
 
-def vector_gradient(
-    x: Tensor | None, delta: Tensor, shape: torch.Size, labels: Labels, kind: Kind, eps: float | None
-) -> Tensor:
+def vector_gradient(x: Any, delta: Tensor, shape: Any, labels: Labels, kind: Kind, eps: float | None) -> Tensor:
     """By group, (G, *shape), of a weight that is added to rows, or multiplied with them, as they are or normalised."""
     delta = delta.to(torch.promote_types(delta.dtype, torch.float32))
     if x is None or kind == "scale":
@@ -107,20 +105,18 @@ def inputs_in_front(use: ParameterUse, view: View, projection: Projection) -> bo
 # -- operands that are no bare parameters ----------------------------------------------------------------------------
 
 
-def expert_sketch(
-    use: ParameterUse, view: View, x: Tensor, delta: Tensor, labels: Labels, projection: Projection
-) -> Tensor:
+def expert_sketch(use: ParameterUse, view: View, x: Tensor, delta: Tensor, labels: Labels, own: Projection) -> Tensor:
     """The sketch by group of a stack of matrices (E, O, I), each of which has some of the rows, or one has all."""
-    experts, groups = view.parameter.shape[0], labels.by_row
+    experts, groups = view.parameter.shape[0], labels.of_rows(x.numel() // x.shape[-1])
     if use.ends is None:
         owners = torch.full_like(groups, view.part or 0)
     else:
         groups = groups[: int(use.ends[-1])]  # rows behind are of no expert
         owners = torch.searchsorted(use.ends, torch.arange(len(groups), device=groups.device), right=True)
-    left, right = operands(x, delta, inputs_in_front(use, view, projection), -1)
+    left, right = operands(x, delta, inputs_in_front(use, view, own), -1)
     units = sorted_units(owners * labels.count + groups, experts * labels.count)
-    left, right = left[: len(groups)], projection.projected(right[: len(groups)])
-    found = matrix_sketch(left, right, units, experts * labels.count, projection)
+    left, right = left[: len(groups)], own.projected(right[: len(groups)])
+    found = matrix_sketch(left, right, units, experts * labels.count, own)
     return found.view(experts, labels.count, -1).transpose(0, 1).flatten(1)
 
 
@@ -257,10 +253,19 @@ class Book:
         return self.made[2]
 
 
+class Cut(NamedTuple):
+    """Where a graph may be cut: an output that has the batch's rows, and the group of each unit of them."""
+
+    output: Any
+    groups: Tensor
+
+
 class Watching(TorchFunctionMode):
-    """Within this context, covered calls are probed; `on_loss` sees what a backward pass begins with.
+    """Within this context, covered calls are probed; `on_loss` is called before a backward pass.
 
     It must be active during the backward pass, too, where activation checkpointing runs the forward again.
+    `cut` is behind the last covered call, or behind a later linear layer that is not trained; `roots` and `seeds` are
+    what a backward pass begins with, and its gradients.
     """
 
     def __init__(self, labels: Labels, book: Book, on_loss: OnLoss | None = None) -> None:
@@ -268,10 +273,11 @@ class Watching(TorchFunctionMode):
         self.labels, self.book, self.on_loss = labels, book, on_loss
         self.routes = Routes(labels)
         self.last: tuple[Callable[[], Tensor | None], Rows] = lambda: None, Rows()
+        self.cut: Cut | None = None
+        self.roots: tuple[Tensor, ...] = ()
+        self.seeds: Any = ()
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         options = dict(kwargs) if kwargs else {}
         if func in _BACKWARD:
             return self._backward(*args, **options)
@@ -286,15 +292,27 @@ class Watching(TorchFunctionMode):
 
     def _called(self, reader: Reader, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """A call, with its probes where it is covered."""
-        if self.labels.length is None and func in (F.linear, F.embedding) and isinstance(args[0], Tensor):
+        if self.labels.length is None and func in (F.linear, F.embedding) and args and isinstance(args[0], Tensor):
             self.labels.infer_length(args[0])  # the length of sequences, from the first layer
         labels = self.routes.labels_of(args)
         uses = reader(labels, *args, **options)
-        return self._probed(uses, labels, func, args, options) if uses else func(*args, **options)
+        if uses:
+            return self._probed(uses, labels, func, args, options)
+        y = func(*args, **options)
+        if func is F.linear and args and labels is self.labels and labels.lead(args[0].shape[:-1]):
+            self._frozen(args[0], y)
+        return y
 
-    def _probed(
-        self, uses: list[ParameterUse], labels: Labels, func: Any, args: tuple[Any, ...], options: dict[str, Any]
-    ) -> Any:
+    def _frozen(self, x: Tensor, y: Tensor) -> None:
+        """A linear layer that is not trained has been called."""
+        if not torch.compiler.is_compiling() and y.requires_grad and not self.book.first_pass.unordered:
+            self._cut_behind(y)
+
+    def _cut_behind(self, y: Tensor) -> None:
+        if torch._C._current_graph_task_id() < 0:  # not where checkpointing runs a layer again
+            self.cut = Cut(torch.autograd.graph.get_gradient_edge(y), self.labels.ordered)
+
+    def _probed(self, uses: list[ParameterUse], labels: Labels, func: Any, args: Any, options: Any) -> Any:
         first = uses[0]
         if first.kind in ("matrix", "flipped") and first.x is not None:
             cast = _autocast(first.x)
@@ -320,6 +338,8 @@ class Watching(TorchFunctionMode):
         if eager and y is not whole:
             last: Any = y.grad_fn
             last.below = _nodes((*args, *options.values()), covered)
+            if labels is self.labels and first.kind != "table":  # of ids, sequences are in front in any model
+                self._cut_behind(y)
         return y
 
     def rows_of(self, use: ParameterUse) -> Rows:
@@ -387,7 +407,7 @@ class Watching(TorchFunctionMode):
                 return [products(expert_sketch(use, view, x, delta, labels, known[0].projection), known[0].met)]
             found = [place.dummy.new_zeros((labels.count, place.projection.numbers)) for place in known]
             for group, whole in enumerate(gradients_by_group(use, labels, x, delta)[: labels.present]):
-                parts = differentiate(use.weight, list(targets), retain=True, seed=whole.to(use.weight.dtype))
+                parts = differentiate([use.weight], targets, [whole.to(use.weight.dtype)])
                 for place, own, part in zip(known, found, parts, strict=True):
                     if part is not None:
                         own[group] = place.projection.sketch(part)
@@ -407,17 +427,18 @@ class Watching(TorchFunctionMode):
         roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
         given = options.get("grad_tensors", gradient)
         seeds = (given,) * len(roots) if given is None or isinstance(given, Tensor) else tuple(given)
+        self.roots, self.seeds = roots, torch.autograd._make_grads(roots, seeds, is_grads_batched=False)
         if self.on_loss is not None:
-            self.on_loss(roots, self)
+            self.on_loss(self)
         inputs = options.get("inputs")
         wanted = () if inputs is None else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         if wanted:
             wanted += tuple(self.book.dummies.values())
-        made = torch.autograd._make_grads(roots, seeds, is_grads_batched=False)
         keep = create_graph if retain_graph is None else retain_graph
         engine: Any = torch.autograd.Variable._execution_engine
+        sums = {"allow_unreachable": True, "accumulate_grad": True}
         with self:
-            engine.run_backward(roots, made, keep, create_graph, wanted, allow_unreachable=True, accumulate_grad=True)
+            engine.run_backward(roots, self.seeds, keep, create_graph, wanted, **sums)
 
 
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)

@@ -16,7 +16,8 @@ AIM = 500  # evaluations in a run, where the budget allows (relative error about
 
 # What an evaluated step takes beside validation, as a part of a plain step: calls, and a multiplication of a sketch
 # over one of the model's. Measured without validation (`bench_irds.py`): .33 at width 64, .20 at 128, .11 at 256, .06
-# at 512 and .04 at 768; reckoned are .34, .18, .12, .06 and .05.
+# at 512 and .04 at 768; reckoned are .35, .20, .11, .06 and .04; with 16,384 words .33 at width 64 (.34), with 32,768
+# .08 at 256 (.11).
 CALLS, MULTIPLICATION = 0.01, 1.7
 PASS = 0.5  # of a plain step: a backward pass of one language, where a parameter needs them (K = 8: 4.8 steps measured)
 

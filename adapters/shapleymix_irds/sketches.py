@@ -111,17 +111,14 @@ class Labels:
         lengths = torch.unique_consecutive(self.ordered, return_counts=True)[1].tolist()
         self.whole = Units(self.ordered[:: math.gcd(*lengths)])
 
-    @property
-    def by_row(self) -> Tensor:
-        """The group of each row of an activation (rows, ...) with a row for each token."""
-        if self.by_token or self.length is None:
-            return self.ordered
-        return self.groups.repeat_interleave(self.length)
+    def of_rows(self, count: int) -> Tensor:
+        """The group of each of so many rows, in the order of the batch."""
+        return self.ordered.repeat_interleave(count // len(self.ordered))
 
     def chosen(self, rows: Tensor) -> Labels:
-        """The labels of some of the rows, in their order."""
+        """The labels of some of the rows with one for each token, in their order."""
         sequence = rows % self.batch if self.tokens_first else rows // (self.length or 1)
-        groups = self.by_row[rows][:, None]
+        groups = self.of_rows(self.batch * (self.length or 1))[rows][:, None]
         return Labels(groups, self.count, present=self.present, owners=sequence, sequences=self.batch)
 
     def infer_length(self, x: Tensor) -> None:
@@ -135,11 +132,14 @@ class Labels:
     def lead(self, shape: torch.Size, ids: bool = False) -> int:
         """How many axes in front of a shape (without the last axis of features) are axes of the batch; 0: none are.
 
+        Tokens may have several rows each, such as one for each head, in their order: that of sequences is seen by
+        changing one (`Coverage.look_apart`), that of tokens is not, so that tokens with labels of their own have one.
         `ids` says that it is the shape of ids of tokens, of which sequences are in front in any model.
         """
         if not shape:
             return 0
-        if self.length is not None and shape[0] == self.batch * self.length:
+        rows = self.batch * (self.length or 0)
+        if rows and (shape[0] == rows or (not self.by_token and shape[0] > rows and shape[0] % rows == 0)):
             return 1
         if self.tokens_first and not ids:
             return 2 if tuple(shape[:2]) == (self.length, self.batch) else 0
@@ -198,7 +198,8 @@ NUMBERS = 800_000  # of the sketches of one language, in all, at most
 FEW_NUMBERS = 2**17  # which are not cut where all languages have more than the model
 STACKED = 8  # the least side of a matrix that is one of a stack
 SIGNS = 4  # a basis leaves one of so many columns to signs
-NARROW = 2.5  # the time of a multiplication with few columns, over one with many (measured with `schedule.CALLS`)
+NARROW = 16  # columns that a product with a few takes longer for, in time (measured with `schedule.CALLS`)
+LOGIT = 60  # multiplications that take as long as the loss does for one word of the vocabulary (measured likewise)
 MatrixRole = Literal["matrix", "first", "output", "table"]
 # times r: what the first layers are given has a direction for each word, of others a few directions are nearly all
 COLUMNS: dict[MatrixRole, int] = {"matrix": 1, "first": 8, "output": 4, "table": 16}
@@ -343,13 +344,15 @@ def signs(shape: tuple[int, ...], draw: torch.Generator, dtype: torch.dtype) -> 
 
 
 def share_of_step(projections: Iterable[Projection]) -> float:
-    """Multiplications that sketches of these take, over those of a training step (three for each weight).
+    """Multiplications that sketches of these take, over those of a training step: three for each weight, and the loss,
+    whose words are the most outputs of a matrix.
 
-    Those with few columns count `NARROW` times, since they take so much longer; a table's rows are only added up.
+    Few columns count as `NARROW` more, since they take so much longer; a table's rows are only added up.
     """
     matrices = [(each.columns, each.shape) for each in projections if len(each.shape) == 2 and not each.by_word]
-    costs = [NARROW * columns * sum(shape) or math.prod(shape) for columns, shape in matrices]
-    return sum(costs) / max(3 * sum(math.prod(shape) for _, shape in matrices), 1)
+    costs = [(columns + NARROW) * sum(shape) if columns else math.prod(shape) for columns, shape in matrices]
+    words = max((shape[0] for _, shape in matrices), default=1)
+    return sum(costs) / (3 * sum(math.prod(shape) for _, shape in matrices) + LOGIT * words)
 
 
 def is_stack(shape: tuple[int, ...]) -> bool:
@@ -383,24 +386,29 @@ def matrix_sketch(
         Ids stand for rows of the unit matrix; -1 for a row of zeros.
     """
     exact = torch.promote_types(right.dtype, torch.float32)
-    right = right.to(exact)
     if left.dim() == 1:
-        words, rows = left.clamp(min=0), projection.rows or projection.outputs
+        right, words, rows = right.to(exact), left.clamp(min=0), projection.rows or projection.outputs
         right = right if projection.signs is None else right * projection.signs.to(exact)[words, None]
         group = units.groups.repeat_interleave(len(left) // max(1, len(units.groups)))
         known, table = right * (left >= 0)[:, None], right.new_zeros((count * rows, right.shape[1]))
         table = table.index_add_(0, group * rows + words % rows, known).view(count, rows, -1)
         return products(projection.flat(table.mT), met)
-    left = left.to(exact)
-    if units.slots is not None:
-        left, right = (torch.cat([part, part.new_zeros(1, part.shape[1])])[units.slots] for part in (left, right))
-    many, step = len(units.groups), max(1, ROOM // (left.shape[1] * right.shape[1]))
-    left, right = (part.view(many, len(part) // max(1, many), part.shape[1]) for part in (left, right))
+    # bfloat16 is multiplied as it is, since a copy of an output layer's gradient is larger than the model
+    kind = exact if left.dtype != right.dtype or left.dtype != torch.bfloat16 else left.dtype
+    many, places = len(units.groups), units.slots
+    if places is not None:
+        right = torch.cat([right, right.new_zeros(1, right.shape[1])])[places]
+        places = places.clamp(max=max(0, len(left) - 1)).view(many, -1)  # any row, times a row of zeros
+    right = right.to(kind).view(many, len(right) // max(1, many), right.shape[1])
+    copied = right.shape[1] if places is not None or kind != left.dtype else 0
+    step = max(1, ROOM // (left.shape[1] * max(copied, right.shape[2])))
     found: Tensor | None = None
     for first in range(0, max(1, many), step):
         piece = slice(first, first + step)
-        core = projection.flat(projection.folded(torch.bmm(right[piece].mT, left[piece])))
-        more = by_group(products(core, met), units.groups[piece], count)
-        found = more if found is None else found.add_(more)
+        rows = left.view(*right.shape[:2], -1)[piece] if places is None else left[places[piece]]
+        core = projection.folded(torch.bmm(right[piece].mT, rows.to(kind)).to(exact))
+        more = products(projection.flat(core), met)
+        found = more.new_zeros((count, more.shape[1])) if found is None else found
+        found.index_add_(0, units.groups[piece], more)
     assert found is not None
     return found

@@ -12,7 +12,6 @@ from shapleymix_irds.engine import Engine
 from shapleymix_irds.errors import NonFiniteError, TrackerError
 from shapleymix_irds.following import Rates
 from shapleymix_irds.ledger import Evaluation
-from shapleymix_irds.world import World
 
 
 @dataclass
@@ -25,7 +24,7 @@ class Call:
         The step and the rank, as errors name them.
     indices, counts : tensor (B,) or (B, S)
         Language and tokens with a label of each sequence, or of each token.
-    tokens, total : int, optional, and float
+    tokens, total : int or tensor, optional, and float or tensor
         Tokens of the step as given, and as reckoned with.
     length : int, optional
         S, if known.
@@ -37,8 +36,8 @@ class Call:
     place: str
     indices: Tensor
     counts: Tensor
-    tokens: int | None
-    total: float
+    tokens: int | Tensor | None
+    total: float | Tensor
     length: int | None
     mean: bool = False
 
@@ -46,9 +45,6 @@ class Call:
         if self.counts.shape != self.indices.shape:
             told = f"lang has shape {tuple(self.indices.shape)}, and tokens with a label {tuple(self.counts.shape)}"
             raise TrackerError(f"{self.place}: {told}")
-        if not self.total > 0:
-            raise TrackerError(f"{self.place}: no token of the step has a label")
-        self.counts = self.counts.detach().to("cpu", torch.float64)
 
 
 @dataclass
@@ -57,7 +53,7 @@ class Pending:
 
     Attributes
     ----------
-    total : float
+    total : float or tensor
         Tokens of the step over all ranks and calls.
     tokens : tensor (G,)
         Training tokens of this rank by group: a language, or half of one where there is no validation set.
@@ -70,15 +66,24 @@ class Pending:
     groups: int
 
     def __post_init__(self) -> None:
-        self.step, self.total, self.calls = self.first.step, 0.0, 0
+        self.step, self.calls = self.first.step, 0
+        self.total: float | Tensor = 0.0
         self.tokens = torch.zeros(self.groups, dtype=torch.float64)
 
     def add(self, call: Call) -> None:
-        """A call begins."""
+        """A call begins.
+
+        Raises
+        ------
+        TrackerError
+            If the step is evaluated and has no token.
+        """
         self.calls += 1
         self.total = call.total + (self.total if call.mean else 0.0)
+        if self.evaluated and not self.total > 0:
+            raise TrackerError(f"{call.place}: no token of the step has a label")
 
-    def check_call(self, step: int, tokens: int | None) -> None:
+    def check_call(self, step: int, tokens: int | Tensor | None) -> None:
         """Whether another call goes on with this step.
 
         Raises
@@ -89,9 +94,10 @@ class Pending:
         if self.step != step:
             hint = "commit each step after its last backward pass, or `drop` it where the optimiser does not take it"
             raise TrackerError(f"backward of step {step}, but step {self.step} is not committed", hint=hint)
-        if (tokens is None and not self.first.mean) or tokens != self.first.tokens:
+        first = self.first
+        if (tokens is None and not first.mean) or not (tokens is first.tokens or tokens == first.tokens):
             hint = "give the tokens of the whole step, over ranks and calls, in each of its calls"
-            given = f"tokens={tokens} after one with tokens={self.first.tokens}"
+            given = f"tokens={tokens} after one with tokens={first.tokens}"
             raise TrackerError(f"step {step}: backward is called again with {given}", hint=hint)
 
 
@@ -105,23 +111,17 @@ def own_numbers(pending: Pending, engine: Engine, shares: Mapping[str, float]) -
     """
     found, count = engine.validated, engine.groups if engine.validated is None else len(engine.languages)
     gram = torch.zeros(engine.groups, count, dtype=torch.float64, device=engine.world.device)
-    for name, projection in engine.projections.items():
-        own = engine.train.get(name)
-        if found is None:
-            own = gram.new_zeros((count, projection.numbers), dtype=engine.dtype) if own is None else own
-            own = own @ (engine.world.sum(own.clone()) if engine.world.size > 1 else own).T
-        if own is not None and shares[name]:
+    train, zero = engine.train, gram.new_zeros((), dtype=engine.dtype)
+    if found is None:
+        none = {name: zero.expand(count, each.numbers) for name, each in engine.projections.items()}
+        train = {name: train.get(name, each) for name, each in none.items()}
+        train = {name: train[name] @ each.T for name, each in engine.world.sum_all(train).items()}
+    for name, own in train.items():
+        if shares[name]:
             gram += shares[name] * own
     val = {} if found is None else {"val_losses": found.sums[0], "val_tokens": found.sums[1]}
-    divisor = torch.tensor([pending.total, pending.total**2], dtype=torch.float64)
+    divisor = torch.tensor([float(pending.total), float(pending.total) ** 2], dtype=torch.float64)
     return {"gram": gram, **val, "tokens": pending.tokens, "divisor": divisor}
-
-
-def over_ranks(numbers: dict[str, Tensor], world: World) -> dict[str, Tensor]:
-    """Summed over ranks, in one message."""
-    whole = world.sum(torch.cat([values.flatten().to(world.device) for values in numbers.values()])).cpu()
-    pieces = torch.split(whole, [values.numel() for values in numbers.values()])
-    return {name: piece.view(numbers[name].shape) for name, piece in zip(numbers, pieces, strict=True)}
 
 
 def fault_of(numbers: dict[str, Tensor], languages: tuple[str, ...]) -> str | None:
@@ -154,7 +154,8 @@ def close(pending: Pending, engine: Engine, rates: Rates, weight: float) -> Eval
         On every rank, naming the step and the language.
     """
     world, parts, K = engine.world, engine.arrangement.tensor_parallel, len(engine.languages)
-    total = over_ranks(own_numbers(pending, engine, rates.shares), world)
+    own = {name: each.to(world.device) for name, each in own_numbers(pending, engine, rates.shares).items()}
+    total = {name: each.cpu() for name, each in world.sum_all(own).items()}
     fault = fault_of(total, engine.languages)
     if fault is not None if parts is None else parts.any(fault is not None):
         told = fault or "a gradient in another part of a layer is not finite"

@@ -76,7 +76,7 @@ def measure(
             hint = f'give input_dict[{key!r}] in the data loader, or measure(key="...")'
             raise TrackerError(f"step {trainer.step - 1}: the batch has no labels at {key!r}", hint=hint)
         lang = input_dict.pop(key)
-        with tracker.watch(lang, step=trainer.step - 1, tokens=int(global_valid_tokens), length=labels.shape[1]):
+        with tracker.watch(lang, step=trainer.step - 1, tokens=global_valid_tokens, length=labels.shape[1]):
             return run(input_dict=input_dict, labels=labels, global_valid_tokens=global_valid_tokens)
 
     trainer.forward_backward_step = watched

@@ -82,7 +82,7 @@ class IRDS:
     ----------
     ledger, losses : Ledger and Losses
         Values so far, and measured validation losses.
-    steps, tokens, next_step : int, float and int
+    steps, next_step : int
         So far, and the least number that the next step may have.
     """
 
@@ -118,17 +118,13 @@ class IRDS:
         self.log = EvaluationLog(out, languages) if out is not None and self.world.main else None
         self.pending: Pending | None = None
         self.following: Following | None = None
-        self.steps, self.tokens, self.next_step = 0, 0.0, 0
+        self.steps, self.next_step = 0, 0
+        self.trained: float | Tensor = 0.0  # tokens, as they are counted on the device
         self.sequence_losses = torch.zeros(0)
 
     @contextmanager
     def watch(
-        self,
-        lang: Tensor | Sequence[str],
-        *,
-        step: int,
-        tokens: int | None = None,
-        length: int | None = None,
+        self, lang: Tensor | Sequence[str], *, step: int, tokens: int | Tensor | None = None, length: int | None = None
     ) -> Iterator[Watched]:
         """Run a forward and a backward pass within, in whatever way: they are not changed, only looked at.
 
@@ -161,10 +157,10 @@ class IRDS:
             raise TrackerError("`watch` needs validation sequences", hint="give `val=`, or train by `backward`")
         step, place = self._enter(step, tokens)
         with self._dropping():
-            indices = language_indices(lang, self.languages, place)
+            indices = language_indices(lang, self.languages, place, self._looks_at(step))
             usual = 1 if indices.dim() == 2 else length or self.validation.length or 1
             counts = torch.full(indices.shape, usual)
-            total = float(counts.sum()) * self.world.size if tokens is None else float(tokens)
+            total = float(indices.numel() * usual * self.world.size) if tokens is None else tokens
             call = Call(step, place, indices, counts, tokens, total, length, mean=tokens is None)
             with self._call(call, self.engine.loss_fn) as watched:
                 yield watched
@@ -205,27 +201,37 @@ class IRDS:
         """
         step, place = self._enter(step, tokens)
         with self._dropping():
-            indices = language_indices(lang, self.languages, place)
+            indices = language_indices(lang, self.languages, place, self._looks_at(step))
             seen = (y != self.options.ignore_index).flatten(1)
-            total = float(self.world.sum(seen.sum().double()) if tokens is None else tokens)
+            total = self.world.sum(seen.sum().double()) if tokens is None else float(tokens)
             counts = seen if indices.dim() == 2 else seen.sum(1)
             call = Call(step, place, indices, counts, tokens, total, length(x))
             self.engine.loss_fn = checking = checked(loss_fn, place)
             if self.validation is None and not self.engine.first_pass.is_over:
                 self.engine.examine(sample_of(x, y, self.options.ignore_index, y.device))
-            scale = self.world.size / call.total
             with self._call(call, loss_fn) as watched:
                 both = checking(x, y)
                 values = trained(both)
                 if call.indices.dim() == 1:
                     watched.parts = values
-                (values.sum() * scale).backward()
+                exact = torch.promote_types(values.dtype, torch.float32)
+                whole = total.to(exact) if isinstance(total, Tensor) else total
+                (values.sum() * (self.world.size / whole)).backward()
             self.sequence_losses = plain(both).detach()
-        return self.sequence_losses.sum() / call.total
+        return self.sequence_losses.sum() / whole
+
+    @property
+    def tokens(self) -> float:
+        """Tokens trained on so far."""
+        return float(self.trained)
 
     def evaluates(self, step: int) -> bool:
         """Whether `step` is evaluated; with `every="auto"` this is known from the first `backward` on."""
         return self.schedule is not None and self.schedule.evaluates(step)
+
+    def _looks_at(self, step: int) -> bool:
+        """Whether a call of this step is looked at."""
+        return not self.seen_first_call or self.evaluates(step)
 
     def commit(
         self,
@@ -233,7 +239,7 @@ class IRDS:
         lr: float,
         grad_norm: float | Tensor | None = None,
         max_norm: float | None = None,
-        grad_scale: float = 1.0,
+        grad_scale: float | Tensor = 1.0,
     ) -> None:
         """Add the step to phi, after clipping and before `optimizer.step()`; cheap on steps not evaluated.
 
@@ -243,14 +249,14 @@ class IRDS:
             The learning rate of this step; where parameter groups have several, `follow` the optimiser.
         grad_norm, max_norm : float, optional
             The norm that `clip_grad_norm_` returned, and its limit, if the gradients were clipped.
-        grad_scale : float
+        grad_scale : float or tensor
             What the loss was multiplied with before it was differentiated.
         """
         pending = self._begun(by_hand=True)
         with self._dropping():
             if pending.evaluated:
                 lrs = dict.fromkeys(self.engine.parameters, float(lr))
-                self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, grad_scale, pending.step))
+                self._book(pending, Rates.clipped(lrs, grad_norm, max_norm, float(grad_scale), pending.step))
         self._end(pending)
 
     def follow(self, *optimizers: Optimizer, hook: bool = True) -> None:
@@ -367,12 +373,12 @@ class IRDS:
         saved = read_state(state, mine if self.schedule is None else {**mine, "every": self.schedule.every})
         self.schedule = Schedule(saved["every"], self.options.seed) if saved["every"] else self.schedule
         self.ledger, self.losses = saved["ledger"], saved["losses"]
-        self.steps, self.tokens, self.next_step = saved["run"]
+        self.steps, self.trained, self.next_step = saved["run"]
         self.engine.first_pass.per_language |= saved["passed"]
         if self.log is not None:
             self.log.cut(self.next_step)
 
-    def _enter(self, step: int, tokens: int | None) -> tuple[int, str]:
+    def _enter(self, step: int, tokens: int | Tensor | None) -> tuple[int, str]:
         """A call begins: its step, and how errors name it."""
         number = operator.index(step)
         if number < self.next_step:
@@ -382,12 +388,12 @@ class IRDS:
             self.pending.check_call(number, tokens)
         return number, f"step {number}, rank {self.world.rank}"
 
-    def _prepare(self, loss_fn: LossFn | None, total: float) -> None:
+    def _prepare(self, loss_fn: LossFn | None, total: float | Tensor) -> None:
         """Before the first step: what is not covered, the schedule, the losses at the start, a clean log."""
         if self.validation is not None and not self.engine.first_pass.is_over:
             self.engine.examine(self.validation.sample(self.world.device))
         if self.schedule is None:
-            self.schedule = Schedule.planned(self.engine.extra_cost(total), self.options)
+            self.schedule = Schedule.planned(self.engine.extra_cost(float(total)), self.options)
         if self.steps == 0 and self.pending is None:
             if self.log is not None:
                 self.log.cut(0)
@@ -415,13 +421,13 @@ class IRDS:
         with self._watch(pending, call) as watched:
             yield watched
         if first:
-            self._tell_price(call.total)
+            self._tell_price(float(call.total))
         if not pending.evaluated:
             self.engine.release()
             return
         if self.following is not None:
             self.following.note(self.engine.parameters)
-        pending.tokens.index_add_(0, watched.groups.flatten().cpu(), call.counts.flatten())
+        pending.tokens.index_add_(0, watched.groups.flatten().cpu(), call.counts.flatten().cpu().double())
 
     @contextmanager
     def _watch(self, pending: Pending, call: Call) -> Iterator[Watched]:
@@ -472,7 +478,7 @@ class IRDS:
         """A step is committed."""
         self.drop()
         self.engine.release()
-        self.steps, self.tokens, self.next_step = self.steps + 1, self.tokens + pending.total, pending.step + 1
+        self.steps, self.trained, self.next_step = self.steps + 1, self.trained + pending.total, pending.step + 1
 
     def drop(self) -> None:
         """Leave the step that is under way out, since no optimiser will take it; its number may come again."""

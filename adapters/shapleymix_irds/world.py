@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,6 +15,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from shapleymix_irds.errors import CoverageError, TrackerError
+
+Hook = Callable[[Tensor], Any]
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,14 @@ class World:
         if self.size > 1:
             dist.all_reduce(values, group=self.group)
         return values
+
+    def sum_all(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Sums over ranks, in one message; every rank must call."""
+        if self.size == 1:
+            return dict(values)
+        sizes = [each.numel() for each in values.values()]
+        pieces = self.sum(torch.cat([each.flatten() for each in values.values()])).split(sizes)
+        return {name: piece.view(values[name].shape) for name, piece in zip(values, pieces, strict=True)}
 
     def any(self, flag: bool) -> bool:
         """Whether any rank says so; every rank must call."""
@@ -236,15 +246,11 @@ def _restore(module: nn.Module, name: str, buffer: Tensor, values: Tensor, versi
                 buffer.copy_(values)
 
 
-def differentiate(
-    root: Tensor, inputs: list[Tensor], retain: bool = False, seed: Tensor | None = None
-) -> list[Tensor | None]:
+def differentiate(roots: Any, inputs: Any, seeds: Any, retain: bool = True) -> list[Tensor | None]:
     """`torch.autograd.grad` with modes on: called itself, it runs its handler, and there they are off."""
-    engine: Any = torch.autograd.Variable._execution_engine
-    seeds = (torch.ones_like(root) if seed is None else seed,)
-    return list(
-        engine.run_backward((root,), seeds, retain, False, tuple(inputs), allow_unreachable=True, accumulate_grad=False)
-    )
+    run: Any = torch.autograd.Variable._execution_engine.run_backward
+    options = {"allow_unreachable": True, "accumulate_grad": False}
+    return list(run(tuple(roots), tuple(seeds), retain, False, tuple(inputs), **options))
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
@@ -271,9 +277,8 @@ def check_wrappers(model: nn.Module, parameters: Mapping[str, nn.Parameter], wor
     if is_sharded(parameters.values()):
         _check_shards(model, parameters, world, divisor)
     for name, parameter in parameters.items():
-        if parameter._backward_hooks:
-            hint = "change the gradient after `commit`, or in a hook of register_post_accumulate_grad_hook"
-            raise CoverageError(f"parameter {name!r} has a hook that changes its gradient (register_hook)", hint=hint)
+        if parameter._backward_hooks and isinstance(parameter, DTensor):
+            raise CoverageError(f"parameter {name!r} has a hook (register_hook), and is sharded", hint=_HOOK)
 
 
 def _check_shards(model: nn.Module, parameters: Mapping[str, nn.Parameter], world: World, divisor: float) -> None:
@@ -299,4 +304,29 @@ def _check_shards(model: nn.Module, parameters: Mapping[str, nn.Parameter], worl
         raise CoverageError("FSDP2 has a gradient divide factor of its own (set_gradient_divide_factor)", hint=hint)
 
 
+@contextmanager
+def hooked(parameters: Mapping[str, nn.Parameter], other: Callable[[str, Hook], Hook]) -> Iterator[None]:
+    """Within, others stand for the hooks of parameters (`register_hook`)."""
+    found = [(name, p._backward_hooks, dict(p._backward_hooks)) for name, p in parameters.items() if p._backward_hooks]
+    for name, held, own in found:
+        held.update({key: other(name, hook) for key, hook in own.items()})
+    try:
+        yield
+    finally:
+        for _, held, own in found:
+            held.update({key: hook for key, hook in own.items() if key in held})
+
+
+def reading(name: str, hook: Hook) -> Hook:
+    """The hook of a parameter, made to refuse that it changes the gradient, of which the tracker would not know."""
+
+    def look(grad: Tensor) -> None:
+        before = grad.clone()
+        if hook(grad) is not None or not torch.equal(before.nan_to_num(), grad.nan_to_num()):
+            raise CoverageError(f"parameter {name!r} has a hook that changes its gradient (register_hook)", hint=_HOOK)
+
+    return look
+
+
+_HOOK = "change the gradient after `commit`, or in a hook of register_post_accumulate_grad_hook"
 _GROUP = "give the tracker the data-parallel group as process_group="

@@ -24,7 +24,10 @@ LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_h
 GROUPED = {"n_routed_experts": 4, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1, "num_key_value_heads": 2}
 SHORT = {"n_layer": 2, "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 ALIKE = ("llama", "qwen2", "smollm3", "olmo2", "gpt_neox", "phi3", "cohere", "starcoder2", "granite", "nemotron")
-SENT = ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3")
+SENT = ("mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3", "qwen3_next", "llama4_text", "jetmoe")
+PASSED = ("llama4_text", "gemma3n_text", "recurrent_gemma", "jetmoe")  # which take a pass a language
+MIXED = {f"linear_{part}": size for part, size in
+         {"num_key_heads": 2, "num_value_heads": 4, "key_head_dim": 4, "value_head_dim": 4}.items()}  # fmt: skip
 FAMILIES: dict[str, dict[str, Any]] = {
     **{name: {} for name in ALIKE},
     **dict.fromkeys(("qwen3", "mistral", "gemma2", "gemma3_text"), HEADS),
@@ -36,7 +39,15 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "bloom": SHORT,
     "mamba": {"state_size": 4, "intermediate_size": 32, "time_step_rank": 4},
     "falcon": {"alibi": False},
-}
+    "qwen3_next": EXPERTS | MIXED | {"shared_expert_intermediate_size": 12, "layer_types": ["linear_attention"] * 2},
+    "llama4_text": EXPERTS | {"intermediate_size_mlp": 24, "interleave_moe_layer_step": 1, "num_experts_per_tok": 1},
+    "gemma3n_text": HEADS | {
+        "vocab_size_per_layer_input": 29, "hidden_size_per_layer_input": 4, "laurel_rank": 4, "altup_num_inputs": 2,
+        "num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.0, 0.0], "intermediate_size": [24, 24],
+    },
+    "recurrent_gemma": {"lru_width": 16, "conv1d_width": 2, "block_types": ["recurrent", "attention"]},
+    "jetmoe": EXPERTS | {"num_key_value_heads": 2, "kv_channels": 8, "num_experts_per_tok": 1},
+}  # fmt: skip
 RATE = 0.1
 
 
@@ -94,7 +105,7 @@ def close(one: Any, other: Any) -> bool:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("name", "experts"), [(name, "eager") for name in FAMILIES] + [(name, "grouped_mm") for name in SENT]
+    ("name", "experts"), [(name, "eager") for name in FAMILIES] + [(name, "grouped_mm") for name in SENT[:5]]
 )
 def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(
     name: str, experts: str, monkeypatch: pytest.MonkeyPatch
@@ -119,7 +130,7 @@ def test_a_family_is_measured_by_its_own_loss_and_in_a_loop(
             assert (parameter.grad is None) == (grad is None)
             assert grad is None or (torch.equal if watches else close)(parameter.grad, grad)
         tracker.commit(lr=RATE)
-        assert tracker.engine.fallback is None
+        assert (tracker.engine.fallback is None) == (name not in PASSED)
         shared = {one.split(".")[-2] for one, first in tracker.engine.first_pass.same_rows.items() if one != first}
         assert name != "qwen3" or shared == {"k_proj", "v_proj", "up_proj"}
         sides = tracker.engine.projections

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from irds_models import (  # noqa: E402
 from shapleymix_irds import IRDS  # noqa: E402
 from shapleymix_irds.errors import CoverageError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch._functorch import config as functorch  # noqa: E402
 
 # torch itself uses what it deprecates while it compiles
 COMPILES = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -125,6 +128,36 @@ class Experts(nn.Module):
             if len(rows):
                 out = out.index_add(0, rows, self.experts[k % 2](h[rows] @ self.turns[k]))
         return self.head(h + out).view(*ids.shape, -1)
+
+
+class Turned(Decoder):
+    """A layer below the blocks is not covered."""
+
+    def __init__(self) -> None:
+        super().__init__(layers=1)
+        self.odd = nn.Parameter(torch.randn(WIDTH, WIDTH))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embed(ids)
+        x = self.blocks[0](x + torch.einsum("bsd,ed->bse", x, self.odd))
+        return self.head(self.norm(x))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("whole", [False, True])
+def test_passes_go_through_compiled_layers(whole: bool) -> None:
+    """PyTorch's compiler gives buffers away that the second pass needs: an error of its own that no user understood."""
+    functorch.donated_buffer = True
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Turned().double()
+    plain = copy.deepcopy(model)
+    (model if whole else model.blocks[0]).compile(backend="aot_eager")
+    assert assert_exact(model, plain).engine.fallback == "a pass a language for odd"
+    tracker, (x, y, lang) = tracker_of(model, validation(), engine="exact", loss_fn=loss_of(model)), batch((1, 3, 0, 3))
+    refused = pytest.raises(CoverageError, match="not covered: odd") if whole else nullcontext()
+    with refused, tracker.watch(lang, step=0):
+        loss_of(model)(x, y).sum().backward()
 
 
 @pytest.mark.parametrize("late", [False, True])

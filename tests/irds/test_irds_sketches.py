@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from shapleymix_irds.sketches import (  # noqa: E402
     with_basis,
 )
 from torch import Tensor  # noqa: E402
+from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 
 def drawn(shape: tuple[int, ...], columns: int, most: float = torch.inf, seed: int = 7) -> Projection:
@@ -107,6 +109,27 @@ def test_what_an_evaluation_holds_at_3_billion_parameters() -> None:
     sides = projections_of(shapes, {"embed": "table", "head": "output"}, Options().side, 20).values()
     assert (numbers := sum(side.numbers for side in sides)) <= sketches.NUMBERS
     assert 4 * (20 * numbers + sum(side.shape[-1] * side.columns for side in sides)) <= 0.002 * 80 * 2**30
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("by_token", [False, True])
+def test_an_output_layer_of_many_words_is_taken_in_pieces(by_token: bool, kind: torch.dtype) -> None:
+    """Its gradient, as large as the logits, was copied in single precision once, or three times by token."""
+    tokens, words, width = 1024, 32_768, 256
+    side = projections_of({"head": (words, width), "embed": (words, width)}, {"head": "output", "embed": "table"}, 8, 4)
+    head, groups = side["head"], torch.arange(4).repeat_interleave(tokens // 4)
+    head.draw(torch.Generator().manual_seed(0), torch.float32)
+    head.matrix = signs((width, head.columns), torch.Generator().manual_seed(1), torch.float32)
+    labels = Labels(groups.view(4, -1) if by_token else groups[:: tokens // 4], 4, tokens // 4)
+    delta, x = (torch.randn(tokens, size).to(kind) for size in (words, width))
+    right, met = head.projected(x), torch.randn(4, head.numbers)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        found = matrix_sketch(delta, right, labels.units(x.view(4, -1, width)), 4, head, met)
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    sizes = accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    assert 1e6 < max(sizes) < 0.15 * 4 * tokens * words
+    grads = torch.stack([delta[groups == k].float().T @ x[groups == k].float() for k in range(4)])
+    assert relative(found, head.sketch(grads) @ met.T) < (1e-5 if kind == torch.float32 else 1e-2)
 
 
 def test_sketches_of_all_languages_have_no_more_numbers_than_the_model() -> None:

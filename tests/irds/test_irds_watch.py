@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ from irds_models import (  # noqa: E402
 from shapleymix_irds import IRDS, Options  # noqa: E402
 from shapleymix_irds.errors import CoverageError, TrackerError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 OPTIONS = Options(val_sequences=3, measure_sequences=1)
 
@@ -70,7 +73,7 @@ def naive_by_token(model: Any, x: Tensor, y: Tensor, lang: Tensor, val: Any) -> 
     flat = F.cross_entropy(model(x).flatten(0, 1), y.flatten(), reduction="none", ignore_index=-100).view(y.shape)
     total = float((y != -100).sum())
     parts = [(flat * (lang == i)).sum() / total for i in range(4)]
-    params = list(model.parameters())
+    params = [p for p in model.parameters() if p.requires_grad]
     g = [torch.autograd.grad(part, params, retain_graph=True, allow_unused=True) for part in parts]
     g = [[torch.zeros_like(p) if v is None else v for v, p in zip(each, params, strict=True)] for each in g]
     h = [gradient(model, loss) for loss in mean_losses(model, loss_of(model), val)]
@@ -139,17 +142,114 @@ def test_without_a_backward_pass_or_validation_watch_says_so(val: Any) -> None:
         loss_of(model)(x, y).sum().backward()
 
 
-def test_what_is_not_covered_is_refused_before_anything_is_differentiated(val: Any) -> None:
-    class Odd(Decoder):
-        def forward(self, ids: Tensor) -> Tensor:
-            return torch.einsum("bsd,vd->bsv", self.norm(self.embed(ids)), self.head.weight)
+class Inner(Flat):
+    """A layer below the last one is not covered, and is computed again in the backward pass."""
 
-    model = Odd()
-    x, y, lang = batch((1, 1, 1, 1))
+    def __init__(self) -> None:
+        super().__init__(False)
+        self.odd = nn.Parameter(torch.randn(WIDTH, WIDTH))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        def mixed(h: Tensor) -> Tensor:
+            return self.up(self.norm(h + torch.einsum("bsd,ed->bse", h, self.odd)))
+
+        return self.head(torch.tanh(checkpoint(mixed, self.embed(ids), use_reentrant=False)))
+
+
+@pytest.mark.filterwarnings("ignore:a pass a language for odd")
+@pytest.mark.parametrize("frozen", ["", "head"])
+@pytest.mark.parametrize("form", ["once", "by token", "weighed", "in two"])
+def test_what_is_not_covered_takes_passes_from_the_last_layer(form: str, frozen: str, val: Any) -> None:
+    """Whatever the loss is made of, and whether the last layer is trained."""
+    model = Inner().double()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not (frozen and name.startswith(frozen)) and not name.startswith(("scale", "heads")))
+    x, y, lang = batch((1, 4, 0, 3))
+    by_token = lang[:, None].expand(y.shape)
+    truth, total = naive_by_token(model, x, y, by_token, val), int((y != -100).sum())
+    expected = gradient(model, loss_of(model)(x, y).sum() / total)
     tracker = tracker_of(model, loss_of(model), val)
-    with pytest.raises(CoverageError, match=r"not covered: head\.weight"), tracker.watch(lang, step=0):
-        loss_of(model)(x, y).sum().backward()
+    with tracker.watch(by_token if form == "by token" else lang, step=0, tokens=total):
+        losses = loss_of(model)(x, y) / total
+        if form == "in two":
+            losses[:3].sum().backward(retain_graph=True)
+            losses[3:].sum().backward()
+        elif form == "weighed":
+            (losses / 2).backward(2 * torch.ones_like(losses))
+        else:
+            losses.sum().backward()
+    tracker.commit(lr=1.0)
+    assert relative(tracker.ledger.phi, truth) < 1e-10
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert all(relative(parameter.grad, grad) < 1e-12 for parameter, grad in zip(trained, expected, strict=True))
+    model.zero_grad()
+    with pytest.raises(CoverageError, match="not covered: odd"), tracker.watch(lang, step=1):
+        (loss_of(model)(x, y).sum() + model.odd.square().sum()).backward()
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("change", ["", "returned", "in place"])
+@pytest.mark.parametrize("name", ["odd", "head.weight"])
+def test_hooks_may_read_gradients_not_change_them(name: str, change: str, val: Any) -> None:
+    """As monitors do, which see each gradient once; also where the parameter takes passes of its own."""
+    model, (x, y, lang), seen = Inner().double(), batch((1, 4, 0, 3)), []
+    parameter = model.get_parameter(name)
+
+    def hook(grad: Tensor) -> Tensor | None:
+        seen.append(grad.detach().clone())
+        grad.data.mul_(0.5 if change == "in place" else 1.0)
+        return grad * 0.5 if change == "returned" else None
+
+    parameter.register_hook(hook)
+    refused = pytest.raises(CoverageError, match=f"'{name}' has a hook that changes") if change else nullcontext()
+    with refused, tracker_of(model, loss_of(model), val).watch(lang, step=0):
+        loss_of(model)(x, y).mean().backward()
+    assert change or (len(seen) == 1 and torch.equal(seen[0], parameter.grad))
+    assert [*parameter._backward_hooks.values()] == [hook]
+
+
+class Waits(TorchFunctionMode):
+    """Notes what would wait for a device, on which everything is computed later than it is asked for."""
+
+    NAMES = ("cpu", "item", "tolist", "numpy", "nonzero", "unique", "__bool__", "__int__", "__float__", "__index__")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, values = getattr(func, "__name__", ""), (*args[1:], *(kwargs or {}).values())
+        masked = name == "__getitem__" and isinstance(args[1], Tensor) and args[1].dtype == torch.bool
+        moved = name == "to" and any(isinstance(each, str) and each == "cpu" for each in values)
+        self.found += [name] * (masked or moved or name in self.NAMES)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("form", ["backward", "tokens", "watch", "followed"])
+def test_a_call_that_is_not_evaluated_waits_for_nothing(form: str, val: Any) -> None:
+    model, (x, y, lang) = make_model(), batch((1, 4, 0, 3))
+    loss_fn, total = loss_of(model), (y != -100).sum()
+    tracker, optimizer = tracker_of(model, loss_fn, val, every=9), torch.optim.SGD(model.parameters(), lr=0.1)
+    if form == "followed":
+        tracker.follow(optimizer)
+    found: dict[bool, list[str]] = {}
+    for step in range(18):
+        with Waits() as waits:
+            for _ in range(2 if form == "tokens" else 1):
+                if form in ("backward", "followed"):
+                    tracker.backward(loss_fn, x, y, lang, step=step)
+                else:
+                    with tracker.watch(lang, step=step, tokens=total if form == "tokens" else None):
+                        loss_fn(x, y).sum().backward()
+            if form == "followed":
+                optimizer.step()
+            else:
+                tracker.commit(lr=0.1, grad_norm=torch.ones(()), max_norm=1.0)
+            optimizer.zero_grad()
+        found.setdefault(step == 0 or tracker.evaluates(step), []).extend(waits.found)
+    assert found[True] != []
+    assert found[False] == []
+    assert tracker.tokens == 18 * (total if form != "watch" else 8 * 7)
 
 
 def test_outputs_may_be_changed_in_place(val: Any) -> None:

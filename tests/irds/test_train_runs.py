@@ -69,6 +69,9 @@ def test_a_run_writes_a_matrix_that_the_core_reads(whole: Path) -> None:
     assert np.allclose(scale, scale[:1], rtol=1e-6)
     log = read_runs(whole / "runs.csv")
     assert np.allclose(matrix.sv.sum(axis=0), log.loss[0] - log.loss[-1], rtol=0.1)  # val against test documents
+    text = read_transfer(whole / "sv_text.csv")
+    assert text.sources == text.targets == TOY
+    assert text.sv[0, 2] < 0 < matrix.sv[0, 2]  # that they share no word, and that one harms the other, is in the text
 
 
 def test_metrics_and_summary_tell_what_was_trained_on(whole: Path) -> None:
@@ -136,13 +139,6 @@ def test_a_language_that_was_not_learned_costs_only_the_calibrated_matrix(
         assert train(tmp_path / "run", *more) == 1
         assert "sv.csv" in capfd.readouterr().err
         assert set(results(tmp_path / "run")) == {"runs.csv", "sv_raw.csv"}
-
-
-def test_tensorboard_has_the_losses_by_tokens(tmp_path: Path) -> None:
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    assert train(tmp_path / "run", "--no-irds", "--tensorboard") == 0
-    events = accumulator.EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
-    assert [event.step for event in events.Scalars("loss/toy_a")] == [224 * step for step in range(1, STEPS + 1)]
 
 
 # -- the model that is left ------------------------------------------------------------------------------------

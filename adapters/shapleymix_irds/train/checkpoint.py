@@ -49,9 +49,7 @@ def place_of(out: Path, step: int) -> Path:
     return out / "checkpoints" / f"step-{step:09d}"
 
 
-def save(
-    out: Path, step: int, tensors: Mapping[str, Tensor], record: Mapping[str, Any], world: World, keep: int
-) -> None:
+def save(out: Path, step: int, tensors: Mapping[str, Tensor], record: Any, world: World, keep: int) -> None:
     """Write the checkpoint of `step` and drop those that are too old; every rank must call.
 
     Raises
@@ -72,7 +70,9 @@ def save(
             partial.mkdir(parents=True)
             save_file(whole, partial / STATE)
             (partial / RECORD).write_text(json.dumps(record), encoding="utf-8")
-            write_sums(partial)
+            (partial / SUMS).write_text(sums_of(partial), encoding="ascii")
+            for path in (*partial.iterdir(), partial):
+                _sync(path)
             shutil.rmtree(goal, ignore_errors=True)  # a broken one
             os.replace(partial, goal)
             _sync(goal.parent)
@@ -94,7 +94,13 @@ def newest(out: Path) -> dict[str, Any] | None:
     if not (steps := steps_in(out)):
         return None
     folder = place_of(out, steps[-1])
-    check_sums(folder)
+    try:
+        same = (folder / SUMS).read_text(encoding="ascii") == sums_of(folder)
+    except (OSError, ValueError):
+        same = False
+    if not same:
+        hint = f"remove {folder.name}, and the run goes on from the checkpoint before it"
+        raise StoreError("is not as it was written", location=Location(file=str(folder)), hint=hint)
     return json.loads((folder / RECORD).read_text(encoding="utf-8"))
 
 
@@ -116,38 +122,13 @@ def load(out: Path, step: int, tensors: Mapping[str, Tensor]) -> None:
             tensor.copy_(sharded_like(tensor, file.get_tensor(name)))
 
 
-def write_sums(folder: Path) -> None:
-    """Write the checksums of a folder's files, as `sha256sum` has them, and all of it through to the disk."""
-    files = sorted(folder.iterdir())
-    lines = [f"{_digest(path)}  {path.name}\n" for path in files]
-    (folder / SUMS).write_text("".join(lines), encoding="ascii")
-    for path in (*files, folder / SUMS, folder):
-        _sync(path)
-
-
-def check_sums(folder: Path) -> None:
-    """See that the files of a folder are as they were written.
-
-    Raises
-    ------
-    StoreError
-        Naming the first that is not.
-    """
-    path = folder / SUMS
-    try:
-        sums = dict(line.split("  ", 1)[::-1] for line in path.read_text(encoding="ascii").splitlines())
-        for path in (folder / STATE, folder / RECORD):
-            if _digest(path) != sums[path.name]:
-                raise ValueError("its checksum differs")
-    except (OSError, ValueError, KeyError) as error:
-        hint = f"remove {folder.name}, and the run goes on from the checkpoint before it"
-        place = Location(file=str(path))
-        raise StoreError(f"is not as it was written: {error}", location=place, hint=hint) from error
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def sums_of(folder: Path) -> str:
+    """The checksums of a checkpoint's files, as `sha256sum` has them."""
+    lines = []
+    for name in (RECORD, STATE):
+        with (folder / name).open("rb") as stream:
+            lines.append(f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {name}\n")
+    return "".join(lines)
 
 
 def _sync(path: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,22 +123,11 @@ class Run:
         settings = self.settings
         streams = self.corpus.val if settings.validated else ()
         pool = {stream.language: windows_of(stream, spread(stream, settings.irds_pool)) for stream in streams}
-        options = Options(
-            seed=settings.seed,
-            val_sequences=settings.irds_val,
-            overhead=settings.irds_overhead,
-            total_steps=settings.steps,
-            measure_sequences=settings.irds_measure,
-            pass_tokens=min(8192, self._pass_sequences * settings.seq),
-        )
-        return IRDS(
-            self.model,
-            self.corpus.languages,
-            val=pool or None,
-            every=settings.every,
-            out=settings.out,
-            options=options,
-        )
+        at_most = min(8192, self._pass_sequences * settings.seq)
+        options = Options(settings.seed, settings.irds_val, settings.irds_overhead, settings.steps, pass_tokens=at_most)
+        options = replace(options, measure_sequences=settings.irds_measure)
+        told = {"every": settings.every, "out": settings.out, "options": options}
+        return IRDS(self.model, self.corpus.languages, val=pool or None, **told)
 
     @property
     def _pass_sequences(self) -> int:
@@ -328,14 +318,9 @@ class Run:
         speed = settings.step_tokens * len(self.seconds) / sum(self.seconds)
         self.seconds.clear()
         numbers = {
-            "step": self.step,
-            "D": self.D,
-            "lr": rate,
-            "grad_norm": norm,
-            "loss": self._by_language(sums),
-            "tokens_per_second": speed,
-            "peak_memory": outputs.peak_memory(world.device),
-        }
+            "step": self.step, "D": self.D, "lr": rate, "grad_norm": norm, "loss": self._by_language(sums),
+            "tokens_per_second": speed, "peak_memory": outputs.peak_memory(world.device),
+        }  # fmt: skip
         if self.metrics is not None:
             self.metrics.step(numbers)
 
@@ -351,6 +336,8 @@ class Run:
         settings = self.settings
         if self.world.main:
             outputs.write_summary(settings, self.shape.non_embedding, self.corpus, self.counts, self.pools)
+            if self.tracker is not None:
+                outputs.write_text_matrix(settings, self.corpus)
         faults = [] if self.tracker is None else save_matrices(self.tracker, self.out)
         if self.world.main and settings.export:
             export(settings, self.shape, self.corpus.tokenizer.end)

@@ -23,16 +23,13 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.heads = config.heads
-        self.query, self.key, self.value, self.out = (
-            nn.Linear(config.hidden, config.hidden, bias=False) for _ in range(4)
-        )
+        self.heads, h = config.heads, config.hidden
+        self.query, self.key, self.value, self.out = (nn.Linear(h, h, bias=False) for _ in range(4))
 
     def forward(self, x_BTh: Tensor, turn: Tensor) -> Tensor:
         B, T, _ = x_BTh.shape
-        q, k, v = (
-            layer(x_BTh).view(B, T, self.heads, -1).transpose(1, 2) for layer in (self.query, self.key, self.value)
-        )
+        layers = self.query, self.key, self.value
+        q, k, v = (layer(x_BTh).view(B, T, self.heads, -1).transpose(1, 2) for layer in layers)
         mixed = F.scaled_dot_product_attention(rotate(q, turn), rotate(k, turn), v, is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(B, T, -1))
 

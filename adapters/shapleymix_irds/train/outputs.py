@@ -21,17 +21,20 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from shapleymix.errors import Location, UsageError
+from shapleymix.errors import Location, ShapleyMixError, UsageError
 from shapleymix.files import atomic_write
+from shapleymix.game.text import text_shapley
 from shapleymix.records import FloatArray, IntArray
 from shapleymix.tables.runs import RunLog, write_runs
 from shapleymix_irds.train.checkpoint import STATE, place_of, steps_in
-from shapleymix_irds.train.corpus import Corpus
+from shapleymix_irds.train.corpus import Corpus, spread, windows_of
 from shapleymix_irds.train.model import NORM_EPS, ROTARY_BASE
 from shapleymix_irds.train.settings import ModelConfig, Settings
 
 PAUSE = 5.0  # seconds between lines
-WRITTEN = ("runs.csv", "sv.csv", "sv.csv.json", "sv_raw.csv", "sv_raw.csv.json", "summary.json", "metrics.jsonl")
+MATRICES = [name + ending for name in ("sv.csv", "sv_raw.csv", "sv_text.csv") for ending in ("", ".json")]
+WRITTEN = ("runs.csv", *MATRICES, "summary.json", "metrics.jsonl")
+READ = 1_000_000  # tokens of a language's training text that the matrix of text reads
 
 
 @contextlib.contextmanager
@@ -116,6 +119,18 @@ def write_summary(settings: Settings, N: int, corpus: Corpus, counts: IntArray, 
     atomic_write(Path(settings.out) / "summary.json", json.dumps(document, indent=1) + "\n", force=True)
 
 
+def write_text_matrix(settings: Settings, corpus: Corpus) -> None:
+    """Write `sv_text.csv`, what the training text alone tells, beside the run's matrix; or say why there is none."""
+    try:
+        parts = [(each.language, windows_of(each, spread(each, READ // each.seq))[0]) for each in corpus.train]
+        texts = {language: x.numpy().ravel() for language, x in parts}
+        known = {"vocabulary": corpus.train[0].vocabulary, "tokenizer": settings.tokenizer, "seed": settings.seed}
+        matrix = text_shapley(texts, D=READ, **known)
+        matrix.write(Path(settings.out) / "sv_text.csv", force=True)
+    except ShapleyMixError as error:
+        say(f"there is no sv_text.csv: {error}")
+
+
 def say(text: str) -> None:
     """A line on standard error."""
     print(text, file=sys.stderr, flush=True)
@@ -129,53 +144,28 @@ def peak_memory(device: torch.device) -> int:
 
 
 class Metrics:
-    """Where the metrics of a run go; lines after the step that it resumes from are cut.
-
-    Raises
-    ------
-    UsageError
-        If TensorBoard is asked for and not installed.
-    """
+    """Where the metrics of a run go; lines after the step that it resumes from are cut."""
 
     def __init__(self, settings: Settings, resumed: int) -> None:
-        self.steps, self._last, self._writer = settings.steps, -math.inf, None
-        out = Path(settings.out)
-        path = out / "metrics.jsonl"
+        self.steps, self._last, path = settings.steps, -math.inf, Path(settings.out) / "metrics.jsonl"
         lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
         atomic_write(path, b"".join(line for line in lines if _step_of(line) <= resumed), force=True)
         self._stream = path.open("ab", buffering=0)
-        if settings.tensorboard:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                hint = "pip install tensorboard"
-                raise UsageError("--tensorboard needs the package tensorboard", hint=hint) from error
-            self._writer = SummaryWriter(str(out / "tensorboard"), purge_step=resumed * settings.step_tokens + 1)
 
     def step(self, numbers: dict[str, Any]) -> None:
         """Log the numbers of a step: `step`, `D`, `loss` by language, and others; NaN is not known."""
         known = {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in numbers.items()}
         known["loss"] = {name: loss if math.isfinite(loss) else None for name, loss in numbers["loss"].items()}
         self._stream.write((json.dumps(known) + "\n").encode())
-        flat = {name: x for name, x in known.items() if name not in ("step", "D", "loss")}
-        self._scalars(flat | {f"loss/{name}": loss for name, loss in known["loss"].items()}, known["D"])
         if time.monotonic() - self._last >= PAUSE or known["step"] == self.steps:
             self._last = time.monotonic()
             losses = " ".join(f"{name} {loss:.3f}" for name, loss in known["loss"].items() if loss is not None)
             speed = f"{numbers['tokens_per_second']:,.0f} tokens/s"
             say(f"step {known['step']}/{self.steps} | D {known['D']:,} | {speed} | loss {losses}")
 
-    def _scalars(self, values: dict[str, Any], D: Any) -> None:
-        if self._writer is not None:
-            for name, value in values.items():
-                if value is not None:
-                    self._writer.add_scalar(name, value, D)
-
     def close(self) -> None:
-        """Write what waits."""
+        """No line comes any more."""
         self._stream.close()
-        if self._writer is not None:
-            self._writer.close()
 
 
 def _step_of(line: bytes) -> float:
@@ -189,22 +179,10 @@ def _step_of(line: bytes) -> float:
 MAKER = "shapleymix_run"  # a key of config.json: the run that the model is of
 PREFIX = "model/"  # of the weights' names in a checkpoint
 BLOCK = re.compile(r"blocks\.(\d+)\.(.+)\.weight")
-OUTER = {
-    "embedding.weight": "model.embed_tokens.weight",
-    "norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
-INNER = {
-    "attention_norm": "input_layernorm",
-    "attention.query": "self_attn.q_proj",
-    "attention.key": "self_attn.k_proj",
-    "attention.value": "self_attn.v_proj",
-    "attention.out": "self_attn.o_proj",
-    "feed_forward_norm": "post_attention_layernorm",
-    "feed_forward.gate": "mlp.gate_proj",
-    "feed_forward.up": "mlp.up_proj",
-    "feed_forward.down": "mlp.down_proj",
-}
+OUTER = {"embedding": "model.embed_tokens", "norm": "model.norm", "output": "lm_head"}
+INNER = {"attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm"}
+INNER |= {f"attention.{name}": f"self_attn.{name[0]}_proj" for name in ("query", "key", "value", "out")}
+INNER |= {f"feed_forward.{name}": f"mlp.{name}_proj" for name in ("gate", "up", "down")}
 
 
 def check_goal(goal: Path) -> None:
@@ -257,25 +235,16 @@ def export(settings: Settings, shape: ModelConfig, end: int | None) -> None:
 def llama_name(name: str) -> str:
     """What `transformers` calls a weight of the decoder."""
     found = BLOCK.fullmatch(name)
-    return OUTER[name] if found is None else f"model.layers.{found[1]}.{INNER[found[2]]}.weight"
+    place = OUTER[name.removesuffix(".weight")] if found is None else f"model.layers.{found[1]}.{INNER[found[2]]}"
+    return f"{place}.weight"
 
 
 def llama_config(settings: Settings, shape: ModelConfig, end: int | None) -> dict[str, Any]:
     """config.json of a LlamaForCausalLM."""
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": shape.vocab,
-        "hidden_size": shape.hidden,
-        "intermediate_size": shape.ffn,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.heads,
-        "max_position_embeddings": settings.seq,
-        "rms_norm_eps": NORM_EPS,
-        "rope_theta": ROTARY_BASE,
-        "tie_word_embeddings": False,
-        "bos_token_id": None,
-        "eos_token_id": end,
-        "dtype": "float32",
-    }
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": shape.vocab,
+        "hidden_size": shape.hidden, "intermediate_size": shape.ffn, "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads, "num_key_value_heads": shape.heads, "rms_norm_eps": NORM_EPS,
+        "max_position_embeddings": settings.seq, "rope_theta": ROTARY_BASE, "tie_word_embeddings": False,
+        "bos_token_id": None, "eos_token_id": end, "dtype": "float32",
+    }  # fmt: skip

@@ -161,9 +161,7 @@ class Settings:
     irds_fresh: bool = setting(False, "Measure on training text instead of validation text; no text may be seen twice.")
 
     parallel: str = setting(
-        "ddp",
-        "With several ranks: ddp copies the model, fsdp shards it, hsdp shards it within groups of ranks.",
-        choices=("ddp", "fsdp", "hsdp"),
+        "ddp", "Several ranks: ddp copies the model, fsdp shards it, hsdp in groups.", choices=("ddp", "fsdp", "hsdp")
     )
     shard_size: int = setting(0, "Ranks in a group of hsdp; 0 for those of a node.", result=False, least=0)
     device: str = setting("auto", "Where to train.", choices=("auto", "cpu", "cuda"))
@@ -175,7 +173,6 @@ class Settings:
     keep: int = setting(2, "How many checkpoints are kept, in case the last one is broken.", result=False, least=1)
     log_every: int = setting(10, "Steps between lines of metrics.", result=False, least=1)
     export: str = setting("", "Folder for the trained model as transformers loads it (LlamaForCausalLM).", result=False)
-    tensorboard: bool = setting(False, "Log to OUT/tensorboard (needs tensorboard).", result=False)
 
     def __post_init__(self) -> None:
         if faults := [*_faults(self), *_together(self)]:
