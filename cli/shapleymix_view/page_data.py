@@ -124,7 +124,8 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     known = {
         "sources": mixture.sources, "targets": mixture.targets, "sizes": sizes, "tokens": tokens, "start": start,
         "told": {"n": [*map(format_size, sizes)], "d": [*map(format_size, tokens)]}, "available": mixture.available,
-        "rivals": [{"name": one.name, "p": mixture.rest_of(one.p)} for one in rivals_of(mixture)],
+        "rivals": [{"name": one.name, "p": mixture.rest_of(one.p), "gains": one.gains} for one in rivals_of(mixture)],
+        "losses": mixture.losses,
         "residual": _residual(fit), "worst": own.goal.worst, "kl": own.goal.kl, "ranges": fit.coverage.whole_p_range,
         "closed": (own.within.upper <= 0) | np.any(own.within.rows[own.within.rigid] != 0, axis=0), "unit": own.unit,
         "weighed": own.asked.weights is not None, "command": ["shapleymix", "optimize", name],

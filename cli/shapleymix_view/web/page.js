@@ -3,7 +3,6 @@ const [data, MOST] = [JSON.parse(document.getElementById("page-data").textConten
 const [element, all] = [(id) => document.getElementById(id), (selector) => [...document.querySelectorAll(selector)]];
 
 let [asked, answer, later] = [data.start, null, 0];
-
 /** A law at a size and a number of tokens of the grid. */
 const lawAt = ({ n, d }) => ({ ...data.shared, ...data.budgets[n * data.tokens.length + d] });
 
@@ -58,8 +57,8 @@ function commandOf({ n, d, weights, caps }) {
 
 /** The law's losses (K) of a mixture, with what it misses of those near the runs. */
 function correct(losses, p, { roots, pull, counted, alone, together } = data.residual) {
-  const apart = roots.map((row) => row.map((root, i) => Math.abs(root - Math.sqrt(p[i]))));
-  const near = apart.map((one) => (sum(counted.map((i) => Math.exp(-one[i] / alone))) / counted.length + Math.exp(-sum(one) / together)) / 2);
+  const alike = (one) => (sum(counted.map((i) => Math.exp(-one[i] / alone))) / counted.length + Math.exp(-sum(one) / together)) / 2,
+    near = roots.map((row) => alike(row.map((root, i) => Math.abs(root - Math.sqrt(p[i])))));
   return [...losses].map((value, j) => value * Math.exp(sum(pull.map((row, g) => near[g] * row[j]))));
 }
 
@@ -131,8 +130,8 @@ function showRatios({ p, upper, law: { read } }) {
 function showGains(found, moved) {
   fill(all(".rival"), found.map(({ gain }) => gain), signed);
   found.forEach(({ gains }, place) => {
-    const rows = all(`#against-${place} li[data-at]`);
-    fill(rows, rows.map((row) => gains[Number(row.dataset.at)]), signed);
+    const [rows, told] = [all(`#against-${place} li[data-at]`), moved ? gains : data.rivals[place].gains];
+    fill(rows, rows.map((row) => told[Number(row.dataset.at)] ?? NaN), signed);
   });
   const row = all("[name=rival]:checked")[0]?.closest("li");
   const [name, gain, ends] = [".name", "b", ".ends"].map((part) => row?.querySelector(part).textContent);
@@ -184,7 +183,8 @@ function show() {
   showRatios(answer);
   showGains(gainsOf(answer), moved);
   showAhead(answer);
-  all("#losses tbody tr").forEach((row, j) => (row.children[1].textContent = Number.isNaN(losses[j]) ? "–" : plain(losses[j])));
+  const told = moved ? losses : data.losses;
+  all("#losses tbody tr").forEach((row, j) => (row.children[1].textContent = Number.isFinite(told[j]) ? plain(told[j]) : "–"));
 }
 
 function ask(question) {
