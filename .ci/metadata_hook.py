@@ -30,8 +30,9 @@ def find_repository(root: Path) -> str:
         origin = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:
         return ""
-    origin = re.sub(r"^(?:ssh://)?git@([^:/]+)[:/]", r"https://\1/", origin).removesuffix(".git")
-    return origin if origin.startswith("https://") else ""
+    place = re.fullmatch(r"(?:https://|ssh://)?(?:[^/@]*@)?([^/:]+)(?::\d+(?=/))?[:/](.+?)(?:\.git)?/?", origin)
+    remote = origin.startswith(("https://", "ssh://")) or "@" in origin.partition("/")[0]
+    return f"https://{place[1]}/{place[2]}" if place and remote else ""  # without the user, who may be a token
 
 
 def link_readme(text: str, repository: str, version: str) -> str:

@@ -22,7 +22,7 @@ from shapleymix.display import Shown, field_names
 from shapleymix.errors import Location, StoreError, UsageError, described
 from shapleymix.files import WRITE_AGAIN, Json, Origin, is_table_name, plain, read_json, write_json
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -123,8 +123,8 @@ def _decode_record(cls: type[Record], document: object, place: Location) -> Reco
     if not isinstance(document, dict) or "kind" not in document or "schema_version" not in document:
         raise StoreError("is not a shapleymix result (no kind or schema_version)", location=place, hint=WRITE_AGAIN)
     version, kind = document["schema_version"], document["kind"]
-    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        message = f"has schema version {version!r:.40}; this installation reads up to {SCHEMA_VERSION}"
+    if type(version) is not int or version != SCHEMA_VERSION:
+        message = f"has schema version {version!r:.40}; this installation reads {SCHEMA_VERSION}"
         raise StoreError(message, location=place, hint="upgrade shapleymix, or make the file again")
     found = _KINDS.get(kind) if isinstance(kind, str) else None
     if found is None or not issubclass(found, cls):

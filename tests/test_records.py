@@ -154,7 +154,7 @@ def test_junk_in_a_field_is_read_or_refused_by_its_name(name, junk):
         ({"counts": [1.5]}, "counts"),
         ({"flags": [1]}, "flags"),
         ({"pair": ["a"]}, "pair"),
-        ({"inner": {"schema_version": 1, "kind": "test/inner", "name": 3, "numbers": []}}, "inner.name"),
+        ({"inner": {"schema_version": SCHEMA_VERSION, "kind": "test/inner", "name": 3, "numbers": []}}, "inner.name"),
     ],
 )
 def test_a_wrong_document_is_refused_at_its_field(changed, column):

@@ -316,18 +316,8 @@ class Plain(Format):
 
 
 _ALL = (
-    Megatron,
-    AutoModel,
-    HuggingFace,
-    Mosaic,
-    OlmoCore,
-    LitData,
-    Torchtitan,
-    Nanotron,
-    Levanter,
-    LlamaFactory,
-    Plain,
-)
+    Megatron, AutoModel, HuggingFace, Mosaic, OlmoCore, LitData, Torchtitan, Nanotron, Levanter, LlamaFactory, Plain,
+)  # fmt: skip
 FORMATS: dict[str, Format] = {one.name: one() for one in _ALL}
 """The formats by name."""
 

@@ -161,6 +161,7 @@ class IRDS:
             usual = 1 if indices.dim() == 2 else length or self.validation.length or 1
             counts = torch.full(indices.shape, usual)
             total = float(indices.numel() * usual * self.world.size) if tokens is None else tokens
+            total = total.double() if isinstance(total, Tensor) else float(total)  # single precision loses count
             call = Call(step, place, indices, counts, tokens, total, length, mean=tokens is None)
             with self._call(call, self.engine.loss_fn) as watched:
                 yield watched
@@ -215,7 +216,7 @@ class IRDS:
                 if call.indices.dim() == 1:
                     watched.parts = values
                 exact = torch.promote_types(values.dtype, torch.float32)
-                whole = total.to(exact) if isinstance(total, Tensor) else total
+                whole = total.clamp(min=1).to(exact) if isinstance(total, Tensor) else max(total, 1.0)
                 (values.sum() * (self.world.size / whole)).backward()
             self.sequence_losses = plain(both).detach()
         return self.sequence_losses.sum() / whole

@@ -30,7 +30,7 @@ def manifest(plan: Plan, engine: str, given: Mapping[str, str], **usual: object)
     given : mapping of str to str
         What fills blanks of the file.
     usual : object
-        What fills others, where it has them and the value is not None.
+        What fills others, by the names of options, where the value is not None.
 
     Raises
     ------
@@ -39,12 +39,12 @@ def manifest(plan: Plan, engine: str, given: Mapping[str, str], **usual: object)
     """
     text = next(file for folder in _FOLDERS for file in folder.glob(f"{engine}*")).read_text(encoding="utf-8")
     blanks = {name: value for name, _, value in _BLANK.findall(text)}
-    name = re.sub("[^a-z0-9]+", "-", f"sweep {Path(plan.file).stem}".lower())[:36].strip("-")
-    usual |= {"plan": plan.file, "runs": len(plan), "name": name, **given}
-    values = blanks | {name: str(value) for name, value in usual.items() if value is not None}
-    lines = [line for line in text.splitlines() if all(values[name] for name, may, _ in _BLANK.findall(line) if may)]
-    if unknown := [name for name in given if name not in blanks]:
+    asked = dict(given) | {key: str(value) for key, value in usual.items() if value is not None}
+    if unknown := [key for key in asked if key not in blanks]:
         raise UsageError(f"{engine} has no {unknown[0]} to set", hint=did_you_mean(unknown[0], blanks))
+    label = re.sub("[^a-z0-9]+", "-", f"sweep {Path(plan.file).stem}".lower())[:36].strip("-")
+    values = blanks | {"plan": plan.file, "runs": str(len(plan)), "name": label} | asked
+    lines = [line for line in text.splitlines() if all(values[name] for name, may, _ in _BLANK.findall(line) if may)]
     if left := dict.fromkeys(name for line in lines for name, _, _ in _BLANK.findall(line) if not values[name]):
         raise UsageError(f"{engine} needs {', '.join(left)}", hint=f"--set {'=...,'.join(left)}=...")
     return _BLANK.sub(lambda found: json.dumps(values[found[1]], ensure_ascii=False)[1:-1], "\n".join(lines))

@@ -224,7 +224,7 @@ RESULTS = ("runs.csv", "runs.jsonl")
 SHORT = 0.05
 """A run that ends more than this part before or after the planned D is not finished; batches round by less."""
 ROUNDED = 5e-3
-"""Largest difference between a planned share and the one that the run read, of which nothing is said."""
+"""Differences between a planned share and the one that a run read are not reported up to this."""
 OTHER = 0.05
 """With a larger difference a run is not the planned one."""
 
@@ -249,9 +249,11 @@ class State:
 
     @property
     def warnings(self) -> list[str]:
-        """Which finished runs read other shares than planned, of which sources."""
+        """How many finished runs read other shares than planned, and which of them most."""
         each = [(self.plan.runs[index], log) for index, log in self.results.items()]
-        return [f"{run.label} {text}" for run, log in each if (text := other_shares(run, log))]
+        found = [(off, run.label, text) for run, log in each for off, text in [other_shares(run, log)] if off > ROUNDED]
+        _, label, text = max(found, default=(0.0, "", ""))
+        return [f"{len(found)} runs read other shares than planned, most of all {label}: {text}"] if found else []
 
 
 def state_of(plan: Plan) -> State:
@@ -287,17 +289,18 @@ def result_of(run: PlannedRun, place: Path) -> sm.RunLog:
         raise DataError(f"ended at D = {log.D[last]:g}, the plan says {run.D:g}", location=location)
     if not log.measured[last].any():
         raise DataError("has no loss at its end", location=location)
-    if text := other_shares(run, log, OTHER):
-        raise DataError(text, location=location)
+    off, text = other_shares(run, log)
+    if off > OTHER:
+        raise DataError(f"read {text}", location=location)
     return log
 
 
-def other_shares(run: PlannedRun, log: sm.RunLog, tolerance: float = ROUNDED) -> str:
-    """Of which sources a run has read another share than planned, at its end; empty where its log has no shares."""
+def other_shares(run: PlannedRun, log: sm.RunLog) -> tuple[float, str]:
+    """The largest difference between planned shares and those that a run has read at its end, and of which source."""
     read = dict(zip(log.sources, log.p[int(np.argmax(log.D))].tolist(), strict=True)) or run.mixture
     both = {name: (read.get(name, 0.0), run.mixture.get(name, 0.0)) for name in {**run.mixture, **read}}
-    found = [(name, *pair) for name, pair in both.items() if abs(pair[0] - pair[1]) > tolerance]
-    return "; ".join(f"read {share:.4g} of {name}, planned {planned:.4g}" for name, share, planned in found)
+    name, (share, planned) = max(both.items(), key=lambda item: abs(item[1][0] - item[1][1]))
+    return abs(share - planned), f"{share:.4g} of {name}, planned {planned:.4g}"
 
 
 def lacking(run: PlannedRun, place: Path) -> str:

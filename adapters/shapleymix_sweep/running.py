@@ -2,7 +2,8 @@
 
 The claim is a lock of the operating system (flock) on a file in the run's folder. The program inherits it, so that the
 run stays claimed where a launcher is killed and the program goes on; nothing is left to be removed by hand. Where the
-file system has no locks (Lustre, FUSE), it is a file that only one process can make, and a lock on the host's own disk.
+file system has none that other hosts see (Lustre, FUSE), it is a file that only one process can make, and a lock on the
+host's own disk.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import errno
 import fcntl
 import math
 import os
+import re
 import shlex
 import signal
 import sys
@@ -43,6 +45,8 @@ POLL = 0.05
 """Seconds between two looks at a program."""
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 """What flock says where a file system has no locks."""
+_LOCAL = re.compile(r"fuse\b|.*,(nolock|localflock|local_lock=(?!none))")
+"""Types and options of mounts on which a lock may hold on its own host alone."""
 _ENDED_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)  # a program's code, and that of a shell around it
 How = Literal["trained", "finished", "failed", "held", "stopped"]
 """How an attempt at a run ends: trained now, finished before, failed, held (another trains it), or stopped."""
@@ -133,23 +137,37 @@ def claimed(path: Path) -> Iterator[int]:
     """
     name = sha256(os.fsencode(path.resolve())).hexdigest()[:16]
     made, own = path.with_suffix(".held"), Path(f"/tmp/shapleymix-{os.getuid()}-{name}")  # TMPDIR may be shared
+    alone = _is_local(path)
     try:
-        file, text = _lock(path), ""
+        file = _lock(own if alone else path)
     except OSError as error:
-        if error.errno not in NO_LOCKS:
+        if alone or error.errno not in NO_LOCKS:
             raise
-        file = _lock(own)
-        status = os.fstat(file.fileno())
-        text = f"{gethostname()} {status.st_dev}:{status.st_ino}\n"
+        file, alone = _lock(own), True
     with file:
-        if text:
-            _make_alone(made, text)
+        if alone:
+            status = os.fstat(file.fileno())
+            _make_alone(made, f"{gethostname()} {_boot()} {status.st_dev}:{status.st_ino}\n")
         try:
             yield file.fileno()
         finally:
-            for one in (made, own) if text else ():
+            for one in (made, own) if alone else ():
                 one.unlink(missing_ok=True)
             fcntl.flock(file, fcntl.LOCK_UN)  # also for what inherited it
+
+
+def _is_local(path: Path, known: Path = Path("/proc/mounts")) -> bool:
+    """Whether a lock on the file may hold on this host alone, by how its file system is mounted."""
+    mounts = [line.split()[1:4] for line in known.read_text(encoding="utf-8").splitlines()] if known.exists() else []
+    above = [one for one in mounts if path.resolve().is_relative_to(one[0])]
+    _, kind, options = max(reversed(above), key=lambda one: len(one[0]), default=("", "", ""))
+    return _LOCAL.match(f"{kind},{options}") is not None
+
+
+def _boot() -> str:
+    """What tells this start of this machine from any other; pods may share the name of a host."""
+    known = Path("/proc/sys/kernel/random/boot_id")
+    return known.read_text(encoding="utf-8").strip() if known.exists() else ""
 
 
 def _lock(path: Path) -> BinaryIO:

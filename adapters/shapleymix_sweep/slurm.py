@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -29,6 +30,8 @@ _BETWEEN = re.compile(r",(?=[\w-]+=)")
 class Task:
     """What a task of an array calls with its run; a program has less than the 90 s from SLURM's warning to the end."""
 
+    retries: int = 0
+    limit: float = math.inf
     training: tuple[Programs, Future[tuple[How, str]]] | None = None
 
     def __call__(self, run: PlannedRun, place: Path) -> str:
@@ -36,13 +39,13 @@ class Task:
 
         The program is another thread's, so that the main thread is free to hear signals.
         """
-        programs = Programs(asked_together=True)
+        programs = Programs(limit=self.limit, asked_together=True)
         signal.signal(signal.SIGTERM, lambda *_: Thread(target=programs.stopped.set, daemon=True).start())
         with ThreadPoolExecutor(1, initializer=_without_warning) as thread:
-            self.training = programs, thread.submit(attempt, run, place, programs)
+            self.training = programs, thread.submit(attempt, run, place, programs, None, self.retries)
             how, reason = self.training[1].result()
-        if how == "failed":
-            raise DataError(f"run {run.id} failed: {reason}", location=Location(str(place / LOG)))
+        if how == "failed" or (how == "held" and reason):  # by a host that may be dead
+            raise DataError(f"run {run.id} {how}: {reason}", location=Location(str(place / LOG)))
         if how == "stopped":
             raise SystemExit(128 + signal.SIGTERM)
         return how
@@ -54,7 +57,7 @@ class Task:
         if self.training is not None:
             self.training[0].stopped.set()
             self.training[1].exception()  # waits
-        return DelayedSubmission(Task(), run, place)
+        return DelayedSubmission(Task(self.retries, self.limit), run, place)
 
 
 def _without_warning() -> None:
@@ -90,6 +93,7 @@ def submit(
     *,
     jobs: int | None = None,
     options: Mapping[str, object] | None = None,
+    task: Task | None = None,
     on: str = "slurm",
 ) -> list[str]:
     """Submit runs in arrays of at most 1,000 tasks. A task whose run is finished, or trained by another, ends at once.
@@ -104,6 +108,8 @@ def submit(
         Tasks of an array at a time.
     options : mapping of str to object, optional
         Options of sbatch, all handed on: `partition`, `gres`, `time`, `cpus_per_task`, ...
+    task : Task, optional
+        How often a run is tried again, and how long it may take.
     on : str
         `slurm`; or submitit's `local` or `debug`, for tests.
 
@@ -132,7 +138,9 @@ def submit(
         executor = submitit.AutoExecutor(folder=folder, cluster=on, slurm_max_num_timeout=1_000)
         executor.update_parameters(**parameters)
         pieces = (slice(start, start + MOST_TASKS) for start in range(0, len(runs), MOST_TASKS))
-        return [job.job_id for piece in pieces for job in executor.map_array(Task(), runs[piece], places[piece])]
+        return [
+            job.job_id for piece in pieces for job in executor.map_array(task or Task(), runs[piece], places[piece])
+        ]
     except (RuntimeError, OSError, FailedJobError) as error:
         text = " ".join(str(error).split())
         raise UsageError(f"SLURM refuses: {text:.300}", hint="see the options of sbatch, and `sinfo`") from error

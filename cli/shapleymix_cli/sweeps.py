@@ -14,7 +14,7 @@ from shapleymix_sweep.engines import ENGINES, manifest
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
-from shapleymix.tables.words import double, parse_pairs
+from shapleymix.tables.words import double, parse_pairs, parse_whole
 from shapleymix_cli.command_factory import SETTINGS, Group, argument, command, option, output
 from shapleymix_cli.console import DATA_SAY_NO, Heading, Output, Table, Whole, percent, size
 from shapleymix_cli.inputs import names_of, read_log, read_plan
@@ -192,15 +192,15 @@ def plan() -> click.Command:
 @plan_argument
 @option("--jobs COUNT", "Runs at a time.  [default: one, or as many as the GPUs allow]")
 @option("--gpus 0,1,...", "GPUs to share among the runs, such as 0,1,2.  [default: all, where there are several]")
-@option("--gpus-per-run COUNT", "GPUs of one run.", default=1)
-@option("--retries COUNT", "How often a failed run is tried again.", default=1)
+@option("--gpus-per-run COUNT", "GPUs of one run.  [default: 1]")
+@option("--retries COUNT", "How often a failed run is tried again.  [default: 1]")
 @time_limit
 @option("--slurm [time=60,...]", "Submit to SLURM, with these options of sbatch; repeatable.", multiple=True, **BARE)
 @option("--engine NAME", f"Print a file that starts them on {', '.join(ENGINES)}.", type=click.Choice(ENGINES))
 @option("--set image=I,...", "What that file needs; it says what is missing.", "filled", multiple=True)
 @dry_run
 def launch(
-    out: Output, plan: Plan, jobs: int | None, gpus: str | None, gpus_per_run: int, retries: int,
+    out: Output, plan: Plan, jobs: int | None, gpus: str | None, gpus_per_run: int | None, retries: int | None,
     timeout: str | None, slurm: Sequence[str], engine: str | None, filled: Sequence[str], dry_run: bool,
 ) -> None:  # fmt: skip
     """Train the runs of PLAN that are not finished, so many at a time.
@@ -212,19 +212,25 @@ def launch(
     """
     from shapleymix_sweep.plans import open_runs
 
+    again = 1 if retries is None else parse_whole(retries, "--retries")
+    if (filled and not engine) or (engine and (slurm or dry_run)):
+        hint = "give --engine with --set, and neither --slurm nor --dry-run beside it"
+        raise UsageError("--set fills the file that --engine prints, which nothing else goes with", hint=hint)
     if dry_run:
         left = open_runs(plan)
         commands = [shlex.join(plan.runs[index].words(plan.place(index))) for index in left]
         document = {"kind": "launch", "runs": len(plan), "open": left, "commands": commands}
         out.emit(document, lambda: [*map(Whole, commands), f"{len(left)} of {len(plan)} runs are to be trained"])
     elif engine:
-        asked = {"jobs": jobs, "gpus": gpus_per_run, "retries": retries, "timeout": timeout}
+        limit = f"{_seconds(timeout):.0f}s" if timeout else None
+        asked = {"jobs": jobs, "gpus": gpus_per_run, "retries": retries, "timeout": limit}
         text = manifest(plan, engine, parse_pairs(filled, lambda word, _: str(word), "--set"), **asked)
         out.emit({"kind": "manifest", "engine": engine, "text": text}, lambda: map(Whole, text.splitlines()))
     elif slurm:
-        _submit(out, plan, jobs, [f"time={-(-_seconds(timeout) // 60):.0f}", *slurm] if timeout else slurm)
+        _submit(out, plan, jobs, slurm, again, _seconds(timeout))
     else:
-        _train(out, plan, (jobs, gpus.split(",") if gpus else None, gpus_per_run), retries, _seconds(timeout))
+        where = (jobs, gpus.split(",") if gpus else None, gpus_per_run or 1)
+        _train(out, plan, where, again, _seconds(timeout))
 
 
 def _seconds(timeout: str | None) -> float:
@@ -235,12 +241,12 @@ def _seconds(timeout: str | None) -> float:
     return value
 
 
-def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str]) -> None:
+def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str], retries: int, limit: float) -> None:
     from shapleymix_sweep.plans import open_runs
-    from shapleymix_sweep.slurm import parse_options, submit
+    from shapleymix_sweep.slurm import Task, parse_options, submit
 
     told, left = parse_options(texts), open_runs(plan)
-    tasks = submit(plan, left, jobs=jobs, options=told) if left else []
+    tasks = submit(plan, left, jobs=jobs, options=told, task=Task(retries, limit)) if left else []
     if left and not {"time", "t"} & told.keys():
         out.warn(["no time is given, and submitit asks for 5 minutes a run: give --slurm time=MINUTES"])
     arrays = ", ".join(dict.fromkeys(task.partition("_")[0] for task in tasks)) or "nothing is left to be done"
@@ -290,7 +296,7 @@ def run(out: Output, plan: Plan, index: int, retries: int, timeout: str | None, 
         return
     programs = Programs(limit=_seconds(timeout))
     with stopping(programs):
-        how, reason = attempt(one, place, programs, retries=retries)
+        how, reason = attempt(one, place, programs, retries=parse_whole(retries, "--retries"))
     if programs.stopped.is_set():
         raise KeyboardInterrupt
     if how == "held":

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 
 MOST_PANELS = 24
-MOST_LETTERS = 16  # of the name of a rival, beside which bars must have room
 """So many targets or tasks are drawn, the first ones."""
+MOST_LETTERS = 16
+"""Of the name of a rival, beside which bars must have room."""
 
 
 def plot_fit(

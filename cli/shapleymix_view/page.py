@@ -136,6 +136,10 @@ def report(
     if best is not None and best.sources != known.sources:
         hint = "give the fit that the mixture was found under"
         raise UsageError("the mixture has other sources than the fit", hint=hint)
+    if transfer is not None and not {*transfer.sources} & {*known.sources}:
+        raise UsageError(
+            "the transfer matrix has other sources than the fit", hint="give the matrix of these languages"
+        )
     compared = None if comparison is None else Comparison.taken(comparison)
     data, reason = _movable(known, best, name)
     symbols = table({title: list(column) for title, column in known.columns().items()})
@@ -241,9 +245,8 @@ def _words(best: Mixture) -> Markup:
 def _panel(fit: Fit, best: Mixture | None, data: Any, reason: str) -> Iterator[Markup]:
     """Loss along N and D, each above its slider, and the other sliders, which a script shows; or why there are none."""
     text = (
-        "The page solves for the best mixture again, and proves it; its address then holds the question. Gains have "
-        "intervals at the start alone, and that of the loss is as wide as the first mixture's at these N and D: the "
-        "command gives those of any question."
+        "The page solves for the best mixture again, and proves it; its address then holds the question. Intervals are "
+        "of the start alone: the command gives those of any question."
     )
     yield node("p", reason or text, class_="note")
     if best is None:
@@ -398,7 +401,8 @@ def _transfers(fit: Fit, best: Mixture | None, matrix: TransferMatrix | None) ->
         counts = pieces.phi if pieces.form == "power" else -pieces.phi
         share = counts / np.maximum(np.abs(counts).max(axis=0), 1e-300)
         places = np.sort(np.argsort(-best.p, kind="stable")[:MOST_CELLS])
-        few = f" ({MOST_CELLS} sources of the largest ratios)" if len(fit.sources) > MOST_CELLS else ""
+        cut = max(len(fit.sources), len(fit.targets)) > MOST_CELLS
+        few = f" (at most {MOST_CELLS}: sources of the largest ratios, the first targets)" if cut else ""
         text = f"How much a source (row) counts for a target (column) in law {fit.law.name}; its best source has 1{few}"
         names = [fit.sources[i] for i in places.tolist()]
         shown.append(_heat(share[places, :MOST_CELLS], names, fit.targets[:MOST_CELLS], text, 1.0))
@@ -417,6 +421,7 @@ def _matrix(matrix: TransferMatrix) -> Markup:
     top = float(np.nanmax(np.where(matrix.off_diagonal, size, 0.0), initial=0.0)) or float(np.nanmax(size))
     unit = "nats of loss drop" if raw else "normalised"
     text = f"What each source (row) does for each target (column): Shapley values, {unit}"
+    text += ", from text alone" if matrix.provenance.get("from") == "text" else ""
     return _heat(values, matrix.sources, matrix.targets, text, top)
 
 

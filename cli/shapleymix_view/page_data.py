@@ -117,7 +117,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     nothing = {source: 0.0 for source, cap in zip(fit.sources, given, strict=True) if cap == 0}
     wider = {**asked, "caps": nothing or None}  # sources that are left out have another law: they stay out
     sizes, tokens = grid(fit, mixture).values()
-    budgets = [_budget(fit, N, D, wider, mixture.p) for N in sizes for D in tokens]
+    budgets = [_budget(fit, N, D, wider) for N in sizes for D in tokens]
     first = next(one for one in budgets if "floor" in one)
     shared = {key: first[key] for key in (*FIELDS, *ALIKE) if key in first}
     start = {"n": sizes.index(mixture.N), "d": tokens.index(mixture.D), "weights": _sliders(own), "caps": given}
@@ -191,10 +191,8 @@ def _sliders(question: Question) -> FloatArray:
     return np.ones_like(weights.raw) if weights.unit else weights.raw
 
 
-def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any], p: FloatArray) -> dict[str, Json]:
-    """Bounds and pieces of the law at one budget, and the ends of the objective's interval at the mixture p (M,) as
-    shares of it; the reason why there are none.
-    """
+def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str, Json]:
+    """Bounds and pieces of the law at one budget; the reason why there are none."""
     try:
         question = sm.problem(fit, N, D, **asked)
     except InfeasibleError as error:
@@ -203,11 +201,10 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any], p: FloatArra
     raised = (np.array(within.floor_origin) == REGIME) & np.isin(np.arange(len(within.lower)), surface.own)
     edge = np.where(surface.own >= 0, np.where(raised, within.lower, np.inf)[surface.own], 0.0)
     edge = np.where(np.isfinite(edge), edge, np.where(surface.own >= 0, surface.edge, 0.0))
-    ends, (raw, unit) = np.array(question.objective_interval(p)), (question.weights.raw, question.weights.unit)
+    raw, unit = question.weights.raw, question.weights.unit
     found = {
         "lower": np.where(raised, 0.0, within.lower), "own": surface.own, "edge": edge,
         "unit": raw / _sliders(question) if unit else None, "far": told_apart(beyond_runs(question)),
-        "spread": ends / question.objective(p) if np.isfinite(ends).all() else None,
         "read": within.supply.read / D if within.supply.read.any() else None,
     }  # fmt: skip
     return goal_document(question.goal) | {key: plain(value) for key, value in found.items()}

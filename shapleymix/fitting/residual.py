@@ -4,10 +4,10 @@
 
 What is missed of a mixture is missed of those near it, at every N and D. `r_j` has the covariance `share s_j^2 k(p, q)`
 where k is half the mean over sources of exponential kernels (Rasmussen and Williams 2006, eq. 4.18), in the distance of
-square roots of ratios, and half their product. The mean says that what is missed is a sum of what each source's ratio
-explains, which few runs tell, mixtures far apart among them; the product is what nearby mixtures alone tell. A step in
-one ratio, as trees find them, is told as well as a slope. Mean and covariance given the residuals of finished runs are
-the usual ones (eq. 2.23 and 2.24). Of the level, what runs of one N miss in common, nothing is believed, so that it
+square roots of ratios, and half their product. By the mean, what is missed is a sum of what each source's ratio
+explains: a few runs show it, and mixtures far apart share it. By the product, only mixtures near each other do. A step
+in one ratio, as trees find them, is told as well as a slope. Mean and covariance given the residuals of finished runs
+are the usual ones (eq. 2.23 and 2.24). Of the level, what runs of one N miss in common, nothing is believed, so that it
 moves no mixture. Optima and their proofs are the law's own: a corrected loss is no longer convex.
 
 The share is the likeliest for all targets together, of a few. Where runs do not tell it, as where no two mixtures are
@@ -142,8 +142,10 @@ class Residual(Record):
         if not p.shape[1]:
             return np.ones((len(p), len(q)))
         a, b = (np.sqrt(np.maximum(one, 0.0)) for one in (p, q))
-        alone = [np.exp(-np.abs(a[:, i, None] - b[:, i]) / ALONE) for i in np.flatnonzero(self.counted)]
-        return (np.mean(alone, axis=0) + np.exp(-cdist(a, b, "cityblock") / TOGETHER)) / 2
+        found, places = np.exp(-cdist(a, b, "cityblock") / TOGETHER), np.flatnonzero(self.counted)
+        for i in places:  # one source at a time: all of them would take M times the memory
+            found += np.exp(-np.abs(a[:, i, None] - b[:, i]) / ALONE) / len(places)
+        return found / 2
 
     @cached_property
     def _given(self) -> list[tuple[IntArray, IntArray, FloatArray]]:

@@ -348,7 +348,7 @@ def _say_what_is_ahead(rivals: Sequence[Rival], unit: str) -> list[str]:
     if not ahead:
         return []
     best = min(ahead, key=lambda one: one.gain)
-    said = f"{best.name} is predicted to be better by {-best.gain:.3g} {unit}: this one is the best of the law alone"
+    said = f"{best.name!r} is predicted to be better by {-best.gain:.3g} {unit}: this one is the best of the law alone"
     return [f"The mixture {said}, and runs near there were better than it says."]
 
 

@@ -31,6 +31,17 @@ def step(tracker: IRDS, loss_fn: Any, number: int, counts: tuple[int, ...] = ONE
 X, Y, LANG = batch(ONES)
 
 
+def test_a_step_without_labels_that_is_not_evaluated_has_gradients_of_zero() -> None:
+    """Its weighed losses are zero, and so are its tokens; on evaluated steps it is refused."""
+    tracker, loss_fn = make(every=1_000)
+    step(tracker, loss_fn, 0)
+    tracker.model.zero_grad()
+    none = torch.full_like(Y, -100)
+    assert not tracker.evaluates(1)
+    tracker.backward(lambda x, y: loss_fn(x, Y) * (y != -100).any(dim=1), X, none, LANG, step=1)
+    assert all(float(parameter.grad.abs().max()) == 0 for parameter in tracker.model.parameters())
+
+
 @pytest.mark.parametrize(
     ("changed", "kind", "match"),
     [

@@ -21,7 +21,7 @@ from cli_tools import Run
 from shapleymix_sweep.grids import grid
 from shapleymix_sweep.mixtures import coalitions
 from shapleymix_sweep.plans import read_plan, state_of
-from shapleymix_sweep.running import Pool, Programs, attempt
+from shapleymix_sweep.running import Pool, Programs, _is_local, attempt
 from sweep_tools import check_log, counts, game_plan, programs, running, start, wait_for, without_locks
 
 from shapleymix.errors import UsageError
@@ -223,6 +223,16 @@ def test_a_lock_that_fails_otherwise_is_said_with_its_file(run: Run, tmp_path: P
     monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
     found = run("run plan.jsonl --index 0")
     assert (found.code, str(plan.place(0) / "claim") in found.err) == (1, True)
+
+
+LOCAL = ("fuse.sshfs rw", "lustre rw,localflock", "nfs rw,local_lock=all")
+SHARED = ("lustre rw,flock", "nfs4 rw,local_lock=none", "ext4 rw", "fuseblk rw")
+
+
+@pytest.mark.parametrize(("mount", "local"), [(one, one in LOCAL) for one in LOCAL + SHARED])
+def test_locks_that_other_hosts_may_not_see_are_told_by_the_mount(tmp_path: Path, mount: str, local: bool):
+    (tmp_path / "mounts").write_text(f"d / fuse.root rw 0 0\nx {tmp_path} {mount} 0 0\n")
+    assert _is_local(tmp_path / "deep" / "claim", tmp_path / "mounts") == local
 
 
 @pytest.mark.usefixtures("locks")

@@ -3,6 +3,7 @@ const [data, MOST] = [JSON.parse(document.getElementById("page-data").textConten
 const [element, all] = [(id) => document.getElementById(id), (selector) => [...document.querySelectorAll(selector)]];
 
 let [asked, answer, later] = [data.start, null, 0];
+const ends = all("#objective > *").at(-1)?.textContent; // of the start
 /** A law at a size and a number of tokens of the grid. */
 const lawAt = ({ n, d }) => ({ ...data.shared, ...data.budgets[n * data.tokens.length + d] });
 
@@ -175,11 +176,10 @@ function show() {
   listed("reason", reason ? [`No mixture: ${reason}.`] : []);
   listed("beyond", moved && !reason ? warningsOf(p) : []);
   state("far", `N ${data.told.n[asked.n]}, D ${data.told.d[asked.d]}`, ...(lawAt(asked).far ?? []));
+  const most = gap < 1e-12 * Math.abs(objective) ? "rounding" : `${gap?.toExponential(1)} ${data.unit}`;
+  element("proof").textContent = reason ? "" : `By the law alone no mixture within the bounds is better by more than ${most}.`;
   if (reason) return ["objective", "gain"].forEach((id) => state(id, undefined, "–", ""));
-  const most = gap < 1e-12 * Math.abs(objective) ? "rounding" : `${gap.toExponential(1)} ${data.unit}`,
-    ends = answer.law.spread?.map((share) => plain(share * objective)) ?? [];
-  state("objective", undefined, plain(objective), ends.join(" .. "));
-  element("proof").textContent = `By the law alone no mixture within the bounds is better by more than ${most}.`;
+  state("objective", undefined, plain(objective), moved ? "no interval here" : ends);
   showRatios(answer);
   showGains(gainsOf(answer), moved);
   showAhead(answer);

@@ -128,6 +128,23 @@ def test_the_index_shows_no_link_that_leads_nowhere(repository: str, tmp_path: P
         assert (ROOT / found[1]).exists(), link
 
 
+@pytest.mark.parametrize(
+    ("origin", "web"),
+    [
+        ("https://ci-token:SECRET@host.org/team/mix.git", "https://host.org/team/mix"),
+        ("ssh://git@host.org:2222/team/mix.git", "https://host.org/team/mix"),
+        ("git@host.org:team/mix.git", "https://host.org/team/mix"),
+        ("/srv/mix.git", ""),
+    ],
+)
+def test_an_origin_is_known_without_its_user(origin: str, web: str, tmp_path: Path, clean: dict[str, str]) -> None:
+    call("git", "init", "-q", tmp_path)
+    call("git", "-C", tmp_path, "remote", "add", "origin", origin)
+    hook, place = repr(str(ROOT / ".ci/metadata_hook.py")), repr(str(tmp_path))
+    code = f"import pathlib, runpy; print(runpy.run_path({hook})['find_repository'](pathlib.Path({place})))"
+    assert call(sys.executable, "-c", code, env=clean).strip() == web
+
+
 def test_the_sdist_is_the_repository(built: Path, tmp_path: Path) -> None:
     """What it holds is what git tracks, so that the tests can be run from it."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
