@@ -52,7 +52,7 @@ from shapleymix_view.markup import (
     table,
     written,
 )
-from shapleymix_view.page_data import ahead, document, opened, rivals_of, rows_of, summed, told_apart, unmoved
+from shapleymix_view.page_data import ahead, apart, document, first_rival, opened, rivals_of, rows_of, summed, unmoved
 
 SCRIPTS = ("solver.js", "page.js")
 MOST_PANELS, SHADES, MOST_CELLS = 24, 4, 24
@@ -171,13 +171,6 @@ def _movable(fit: Fit, mixture: Mixture | None, name: str) -> tuple[Json, str]:
         return None, f"Nothing can be moved here, because the question cannot be asked again: {error.message}"
 
 
-def _chosen(best: Mixture) -> int:
-    """The place of the rival that a page begins with: the best one that may be trained instead."""
-    others = rivals_of(best)
-    may = [place for place, one in enumerate(others) if one.within_bounds and not np.array_equal(one.p, best.p)]
-    return min(may or range(len(others)), key=lambda place: others[place].objective, default=-1)
-
-
 def _answer(best: Mixture) -> Markup:
     """What one wants to know first: the objective, the gain, how far beyond the runs; the mixture and its proof."""
     ends = np.array([best.objective_low, best.objective_high])
@@ -186,9 +179,9 @@ def _answer(best: Mixture) -> Markup:
     label = f"{kind} {'score' if scored else f'loss, {unit}'}"
     stats = {"objective": (label, f"{value:.4f}", written(tuple(interval)))}
     if rivals := rivals_of(best):
-        one = rivals[_chosen(best)]
+        one = rivals[first_rival(best)]
         stats["gain"] = (f"Gain over {one.name}", signed(one.gain), gained(one.gain_low, one.gain_high))
-    stats["far"] = (f"N {format_size(best.N)}, D {format_size(best.D)}", *told_apart(best.beyond))
+    stats["far"] = (f"N {format_size(best.N)}, D {format_size(best.D)}", *apart(best.beyond))
     shown = [
         node("div", node("span", label, title=label), node("strong", big), node("small", small), id=name, class_="stat")
         for name, (label, big, small) in stats.items()
@@ -293,7 +286,7 @@ def _gains(best: Mixture) -> Iterator[Markup]:
     """What is gained over each other mixture, and against that which is chosen, what each target gains and loses."""
     if not (rivals := rivals_of(best)):
         return
-    chosen, ends = _chosen(best), scale_of([(one.gain_low, one.gain, one.gain_high) for one in rivals])
+    chosen, ends = first_rival(best), scale_of([(one.gain_low, one.gain, one.gain_high) for one in rivals])
     each, panels = [], []
     for place, one in enumerate(rivals):
         here = f"over-{place}"

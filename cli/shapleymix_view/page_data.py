@@ -121,6 +121,7 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
     first = next(one for one in budgets if "floor" in one)
     shared = {key: first[key] for key in (*FIELDS, *ALIKE) if key in first}
     start = {"n": sizes.index(mixture.N), "d": tokens.index(mixture.D), "weights": _sliders(own), "caps": given}
+    start |= {"rival": first_rival(mixture)}
     known = {
         "sources": mixture.sources, "targets": mixture.targets, "sizes": sizes, "tokens": tokens, "start": start,
         "told": {"n": [*map(format_size, sizes)], "d": [*map(format_size, tokens)]}, "available": mixture.available,
@@ -138,6 +139,13 @@ def document(fit: Fit, mixture: Mixture, name: str) -> dict[str, Json]:
 def rivals_of(mixture: Mixture) -> list[Rival]:
     """The other mixtures that have a number."""
     return [one for one in mixture.baselines if np.isfinite(one.objective)]
+
+
+def first_rival(best: Mixture) -> int:
+    """The place of the rival that a page begins with: the best one that may be trained instead."""
+    others = rivals_of(best)
+    may = [place for place, one in enumerate(others) if one.within_bounds and not np.array_equal(one.p, best.p)]
+    return min(may or range(len(others)), key=lambda place: others[place].objective, default=-1)
 
 
 def _residual(fit: Fit) -> dict[str, Any]:
@@ -176,7 +184,7 @@ def ahead(fit: Fit, mixture: Mixture) -> dict[str, FloatArray]:
     return found
 
 
-def told_apart(beyond: Mapping[str, float]) -> tuple[str, str]:
+def apart(beyond: Mapping[str, float]) -> tuple[str, str]:
     """How far a budget lies beyond the runs, in a word and in small print."""
     if not (far := {name: factor for name, factor in beyond.items() if factor > 1}):
         return ("inside", "the runs' N and D") if beyond else ("–", "the runs are not known")
@@ -204,7 +212,7 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str,
     raw, unit = question.weights.raw, question.weights.unit
     found = {
         "lower": np.where(raised, 0.0, within.lower), "own": surface.own, "edge": edge,
-        "unit": raw / _sliders(question) if unit else None, "far": told_apart(beyond_runs(question)),
+        "unit": raw / _sliders(question) if unit else None, "far": apart(beyond_runs(question)),
         "read": within.supply.read / D if within.supply.read.any() else None,
     }  # fmt: skip
     return goal_document(question.goal) | {key: plain(value) for key, value in found.items()}

@@ -202,13 +202,14 @@ def test_an_address_holds_the_question_and_a_bad_one_nothing(real_fit, mixture):
     page = report(real_fit, mixture)
     data = data_of(page)
     asked = {"weights": [5, 0, 0.25, 1, 1], "caps": [1, 1, 0.1, 1, 0.2], "n": 0, "d": 2}
-    (moved,) = answers(page, [asked])
+    moved, other = answers(page, [asked, {"rival": (data["start"]["rival"] + 1) % len(data["rivals"])}])
     bad = [
         "#weights.xx=1", "#weights.en=-1", "#caps.en=1.5", "#caps.en=", "#D=12345", "#n=0", "#caps.en=1&caps=.5", "#=1",
-        "#constructor=1", "#__proto__.x=1",
+        "#constructor=1", "#__proto__.x=1", "#rival=none",
     ]  # fmt: skip
-    start, again, *others = answers(page, ["#main", moved["fragment"], *bad])
-    assert again == moved
+    start, again, compared, *others = answers(page, ["#main", moved["fragment"], other["fragment"], *bad])
+    assert (again, compared) == (moved, other)
+    assert (other["fragment"].count("="), {**other, "fragment": ""}) == (1, start), "another rival moves no answer"
     assert f"D={data['tokens'][2]:.0f}" in moved["fragment"]
     assert start["fragment"] == ""
     assert all(one == start for one in others)

@@ -3,7 +3,7 @@ const [data, MOST] = [JSON.parse(document.getElementById("page-data").textConten
 const [element, all] = [(id) => document.getElementById(id), (selector) => [...document.querySelectorAll(selector)]];
 
 let [asked, answer, later] = [data.start, null, 0];
-const ends = all("#objective > *").at(-1)?.textContent; // of the start
+const [ends, rivalNames] = [all("#objective > *").at(-1)?.textContent, data.rivals.map(({ name }) => name)]; // of the start
 /** A law at a size and a number of tokens of the grid. */
 const lawAt = ({ n, d }) => ({ ...data.shared, ...data.budgets[n * data.tokens.length + d] });
 
@@ -85,8 +85,7 @@ function gainsOf({ law, w, objective, losses }) {
   });
 }
 
-const plain = (value) => value.toFixed(4);
-const signed = (value) => (value < 0 ? "−" : "+") + plain(Math.abs(value));
+const [plain, signed] = [(value) => value.toFixed(4), (value) => (value < 0 ? "−" : "+") + plain(Math.abs(value))];
 
 /** Rows with other values: their numbers, and their bars on a scale that holds all of them. */
 function fill(rows, values, written) {
@@ -162,7 +161,7 @@ const listed = (id, texts) =>
   element(id).replaceChildren(...texts.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
 
 function show() {
-  const [moved, { reason, p, gap, objective, losses }] = [fragmentOf(asked) !== "", answer];
+  const [moved, { reason, p, gap, objective, losses }] = [fragmentOf({ ...asked, rival: data.start.rival }) !== "", answer];
   document.body.classList.toggle("moved", moved);
   document.body.classList.toggle("none", Boolean(reason));
   for (const input of all("[data-of]")) {
@@ -172,6 +171,7 @@ function show() {
     if (input !== document.activeElement || input.type === "range") input.value = String(value);
     if (!at) input.setAttribute("aria-valuetext", (input.nextSibling.textContent = data.told[of][value]));
   }
+  all("[name=rival]").forEach((one, place) => (one.checked = place === asked.rival));
   element("command").textContent = commandOf(asked);
   listed("reason", reason ? [`No mixture: ${reason}.`] : []);
   listed("beyond", moved && !reason ? warningsOf(p) : []);
@@ -195,8 +195,9 @@ function ask(question) {
 }
 
 /** What differs from the start, as the fragment of an address. */
-function fragmentOf({ n, d, ...values }) {
-  const found = [...(n === data.start.n ? [] : [["N", data.sizes[n]]]), ...(d === data.start.d ? [] : [["D", data.tokens[d]]])];
+function fragmentOf({ n, d, rival, ...values }) {
+  const found = [["N", n, data.start.n, data.sizes], ["D", d, data.start.d, data.tokens], ["rival", rival, data.start.rival, rivalNames]]
+    .flatMap(([name, now, first, of]) => (now === first ? [] : [[name, of[now]]]));
   for (const [key, names] of [["weights", data.targets], ["caps", data.sources]])
     names.forEach((name, i) => values[key][i] !== data.start[key][i] && found.push([`${key}.${name}`, values[key][i]]));
   return found.length ? `#${new URLSearchParams(found)}` : "";
@@ -207,10 +208,10 @@ function questionOf(fragment) {
   const found = structuredClone(data.start);
   for (const [name, text] of fragment.includes("=") ? new URLSearchParams(fragment.slice(1)) : []) {
     const [key, value] = [name.split(".")[0], text.trim() ? Number(text) : NaN],
-      steps = new Map([["N", data.sizes], ["D", data.tokens]]).get(name),
+      steps = new Map([["N", data.sizes], ["D", data.tokens], ["rival", rivalNames]]).get(name),
       names = new Map([["weights", data.targets], ["caps", data.sources]]).get(key) ?? [],
-      place = steps ? steps.indexOf(value) : names.indexOf(name.slice(key.length + 1));
-    if (place < 0 || !(value >= 0 && value <= (key === "caps" ? 1 : Number.MAX_VALUE))) return null;
+      place = steps ? steps.indexOf(name === "rival" ? text : value) : names.indexOf(name.slice(key.length + 1));
+    if (place < 0 || !(name === "rival" || (value >= 0 && value <= (key === "caps" ? 1 : Number.MAX_VALUE)))) return null;
     if (steps) found[key.toLowerCase()] = place;
     else found[key][place] = value;
   }
@@ -240,12 +241,11 @@ const copy = (text) => Promise.resolve(text).then((one) => navigator.clipboard.w
     .then(() => "Copied.", () => "The browser does not let a page copy here: select the text instead.")
     .then((told) => (element("said").textContent = told));
 
-element("copy").addEventListener("click", () => copy(element("command").textContent));
-element("copy-json").addEventListener("click", () => copy(JSON.stringify(documentOf(), null, 1)));
-element("reset").addEventListener("click", () => ask(data.start));
+const buttons = { copy: () => copy(element("command").textContent), "copy-json": () => copy(JSON.stringify(documentOf(), null, 1)) };
+for (const [id, press] of Object.entries({ ...buttons, reset: () => ask(data.start) })) element(id).addEventListener("click", press);
 document.addEventListener("input", ({ target }) => {
   const [{ of, at }, value] = [target.dataset, Number(target.value)];
-  if (target.name === "rival") show();
+  if (target.name === "rival") ask({ ...asked, rival: Number(at) });
   if (!of || !target.checkValidity()) return;
   ask({ ...asked, [of]: at ? asked[of].map((now, i) => (i === Number(at) ? value : now)) : value });
 });
