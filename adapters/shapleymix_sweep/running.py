@@ -105,7 +105,7 @@ class Programs:
                 if asked and end == math.inf:
                     _send(program.pid, signal.SIGTERM)
                     end = now + self.grace
-                time.sleep(POLL)
+                self.killed.wait(POLL)
         finally:
             _send(program.pid, signal.SIGKILL)
             code = program.wait()

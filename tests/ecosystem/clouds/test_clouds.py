@@ -33,7 +33,7 @@ def test_skypilot_reads_a_task(run: Run, tmp_path: Path) -> None:
     sky = pytest.importorskip("sky")
     found = document(run, tmp_path, "skypilot", "image=me/i,volume=v")
     task = sky.Task.from_yaml_config(found)
-    assert (task.envs, [*task.volumes]) == ({"PLAN": "plan.jsonl", "LIMIT": "--timeout 2h"}, ["/sweep"])
+    assert (task.envs, [*task.volumes]) == ({"PLAN": "plan.jsonl", "LIMIT": "--timeout 7200s"}, ["/sweep"])
     with pytest.raises(sky.exceptions.InvalidSkyPilotConfigError):
         sky.Task.from_yaml_config(found | WRONG)
 
