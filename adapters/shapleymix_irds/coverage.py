@@ -24,7 +24,7 @@ SequenceMarks = dict[tuple[str, ...], Tensor]  # by the names of a call's parame
 
 
 @dataclass
-class Coverage:
+class ModelCoverage:
     """What of one model is not covered.
 
     Attributes
@@ -137,7 +137,7 @@ class Coverage:
 class _Marks(Watching):
     """Within this context, one number for each sequence, (B,), of all covered calls of the same parameters."""
 
-    def __init__(self, labels: Labels, coverage: Coverage) -> None:
+    def __init__(self, labels: Labels, coverage: ModelCoverage) -> None:
         super().__init__(labels, None)  # type: ignore[arg-type]  # nothing is booked
         self.coverage = coverage
         self.seen: SequenceMarks = {}

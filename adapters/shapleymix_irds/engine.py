@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch._functorch import config as compiling
 
 from shapleymix_irds.batch import LossFn, Piece, ValidationSet, halves, length, plain
-from shapleymix_irds.coverage import Coverage, not_probed
+from shapleymix_irds.coverage import ModelCoverage, not_probed
 from shapleymix_irds.errors import TrackerError
 from shapleymix_irds.first_pass import FirstPass
 from shapleymix_irds.probes import Book, Cut, Watching
@@ -122,7 +122,7 @@ class Engine:
         self.divisor = world.size if self.arrangement.divisor is None else self.arrangement.divisor
         self.groups = len(languages) * (2 if validation is None else 1)
         self.in_language_pass, self.evaluation, self.first_pass = False, 0, FirstPass()
-        self.coverage = Coverage(model, named_parameters(model), world, self.first_pass)
+        self.coverage = ModelCoverage(model, named_parameters(model), world, self.first_pass)
         double = any(parameter.dtype == torch.float64 for parameter in self.coverage.parameters.values())
         self.dtype = torch.float64 if double else torch.float32
         self.columns, self.name = columns, "sketch" if columns else "exact"

@@ -214,7 +214,7 @@ class Ledger:
 
 
 @dataclass
-class Losses:
+class MeasuredLosses:
     """Measured validation losses: at the start of the run, and the latest."""
 
     start: dict[str, float] = field(default_factory=dict)
@@ -245,7 +245,7 @@ def read_state(state: Mapping[str, object], mine: Mapping[str, Any]) -> dict[str
     """
     try:
         saved = json.loads(str(state["irds"]))
-        saved["ledger"], saved["losses"] = Ledger.from_document(saved["ledger"]), Losses(*saved["losses"])
+        saved["ledger"], saved["losses"] = Ledger.from_document(saved["ledger"]), MeasuredLosses(*saved["losses"])
         saved["passed"], (_, _, _) = set(saved["passed"]), saved["run"]
         theirs = {**saved["settings"], "version": saved["version"], "every": saved["every"]}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -268,7 +268,7 @@ CALIBRATED = (
 
 
 def transfer_matrix(
-    ledger: Ledger, losses: Losses, languages: tuple[str, ...], kind: Kind, about: dict[str, Any]
+    ledger: Ledger, losses: MeasuredLosses, languages: tuple[str, ...], kind: Kind, about: dict[str, Any]
 ) -> TransferMatrix:
     """The SV matrix of a run.
 

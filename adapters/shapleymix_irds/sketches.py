@@ -133,8 +133,8 @@ class Labels:
         """How many axes in front of a shape (without the last axis of features) are axes of the batch; 0: none are.
 
         Tokens may have several rows each, such as one for each head, in their order: that of sequences is seen by
-        changing one (`Coverage.look_apart`), that of tokens is not, so that tokens with labels of their own have one.
-        `ids` says that it is the shape of ids of tokens, of which sequences are in front in any model.
+        changing one (`ModelCoverage.look_apart`), that of tokens is not, so that tokens with labels of their own have
+        one. `ids` says that it is the shape of ids of tokens, of which sequences are in front in any model.
         """
         if not shape:
             return 0

@@ -38,7 +38,7 @@ from shapleymix_irds.batch import (
 from shapleymix_irds.engine import Engine, Watched
 from shapleymix_irds.errors import LanguageError, TrackerError
 from shapleymix_irds.following import Following, Rates, numbered, squares, unwrapped
-from shapleymix_irds.ledger import VERSION, EvaluationLog, Kind, Ledger, Losses, read_state, transfer_matrix
+from shapleymix_irds.ledger import VERSION, EvaluationLog, Kind, Ledger, MeasuredLosses, read_state, transfer_matrix
 from shapleymix_irds.schedule import Options, Schedule, check_settings
 from shapleymix_irds.step import Call, Pending, close
 from shapleymix_irds.world import Arrangement, World, isolated, local, non_embedding
@@ -80,7 +80,7 @@ class IRDS:
 
     Attributes
     ----------
-    ledger, losses : Ledger and Losses
+    ledger, losses : Ledger and MeasuredLosses
         Values so far, and measured validation losses.
     steps, next_step : int
         So far, and the least number that the next step may have.
@@ -114,7 +114,7 @@ class IRDS:
         columns = 0 if exact else self.options.side
         loss = None if loss_fn is None else checked(loss_fn, "validation")
         self.engine = Engine(model, self.world, languages, self.validation, columns, arrangement, loss)
-        self.ledger, self.losses = Ledger(len(languages)), Losses()
+        self.ledger, self.losses = Ledger(len(languages)), MeasuredLosses()
         self.log = EvaluationLog(out, languages) if out is not None and self.world.main else None
         self.pending: Pending | None = None
         self.following: Following | None = None

@@ -219,7 +219,7 @@ class Command(Exemplified, click.Command):
                 formatter.write_dl(list(filter(None, (one.get_help_record(ctx) for one in options))))
 
 
-class Group(Exemplified, click.Group):
+class CommandGroup(Exemplified, click.Group):
     """A command with commands of its own, named in the error where there is none of that name."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:

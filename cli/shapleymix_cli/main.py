@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix_cli.command_factory import SETTINGS, Group
+from shapleymix_cli.command_factory import SETTINGS, CommandGroup
 from shapleymix_cli.console import Output, closed_pipe, exit_code_of
 
 COMMANDS = {
@@ -45,7 +45,7 @@ COMMANDS = {
 FLAGS = ("--json", "-q", "--quiet", "-v", "--verbose")
 
 
-class Commands(Group):
+class Commands(CommandGroup):
     """All commands, each imported when it is called for; every failure is reported in the same way."""
 
     examples = (

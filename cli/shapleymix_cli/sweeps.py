@@ -15,7 +15,7 @@ from shapleymix_sweep.engines import ENGINES, manifest
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.words import double, parse_pairs, parse_whole
-from shapleymix_cli.command_factory import SETTINGS, Group, argument, command, option, output
+from shapleymix_cli.command_factory import SETTINGS, CommandGroup, argument, command, option, output
 from shapleymix_cli.console import DATA_SAY_NO, Heading, Output, Table, Whole, percent, size
 from shapleymix_cli.inputs import names_of, read_log, read_plan
 
@@ -185,7 +185,7 @@ def _write_plan(out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, tem
 def plan() -> click.Command:
     """The group of `plan`."""
     made = {"mixtures": mixtures(), "game": game(), "grid": grid()}
-    return Group("plan", made, context_settings=SETTINGS, help="Plan what to train, before it is trained.")
+    return CommandGroup("plan", made, context_settings=SETTINGS, help="Plan what to train, before it is trained.")
 
 
 @command(GAME, "shapleymix launch game.jsonl --jobs 2 --dry-run")

@@ -52,7 +52,17 @@ from shapleymix_view.markup import (
     table,
     written,
 )
-from shapleymix_view.page_data import ahead, apart, document, first_rival, opened, rivals_of, rows_of, summed, unmoved
+from shapleymix_view.page_data import (
+    document,
+    first_rival,
+    opened,
+    profiles,
+    rivals_of,
+    rows_of,
+    say_far,
+    summed,
+    unmoved,
+)
 
 SCRIPTS = ("solver.js", "page.js")
 MOST_PANELS, SHADES, MOST_CELLS = 24, 4, 24
@@ -181,7 +191,7 @@ def _answer(best: Mixture) -> Markup:
     if rivals := rivals_of(best):
         one = rivals[first_rival(best)]
         stats["gain"] = (f"Gain over {one.name}", signed(one.gain), gained(one.gain_low, one.gain_high))
-    stats["far"] = (f"N {format_size(best.N)}, D {format_size(best.D)}", *apart(best.beyond))
+    stats["far"] = (f"N {format_size(best.N)}, D {format_size(best.D)}", *say_far(best.beyond))
     shown = [
         node("div", node("span", label, title=label), node("strong", big), node("small", small), id=name, class_="stat")
         for name, (label, big, small) in stats.items()
@@ -245,7 +255,7 @@ def _panel(fit: Fit, best: Mixture | None, data: Any, reason: str) -> Iterator[M
     if best is None:
         return
     try:
-        curves = ahead(fit, best)
+        curves = profiles(fit, best)
     except ShapleyMixError:
         curves = {}
     shown: list[Child] = []

@@ -168,7 +168,7 @@ def grid(fit: Fit, mixture: Mixture) -> dict[str, list[float]]:
     return found
 
 
-def ahead(fit: Fit, mixture: Mixture) -> dict[str, FloatArray]:
+def profiles(fit: Fit, mixture: Mixture) -> dict[str, FloatArray]:
     """Steps of N and of D with the objective of the mixture and its interval there (4, steps); NaN where none is."""
     asked, found = opened(mixture), {}
     for name, steps in grid(fit, mixture).items():
@@ -184,7 +184,7 @@ def ahead(fit: Fit, mixture: Mixture) -> dict[str, FloatArray]:
     return found
 
 
-def apart(beyond: Mapping[str, float]) -> tuple[str, str]:
+def say_far(beyond: Mapping[str, float]) -> tuple[str, str]:
     """How far a budget lies beyond the runs, in a word and in small print."""
     if not (far := {name: factor for name, factor in beyond.items() if factor > 1}):
         return ("inside", "the runs' N and D") if beyond else ("–", "the runs are not known")
@@ -212,7 +212,7 @@ def _budget(fit: Fit, N: float, D: float, asked: Mapping[str, Any]) -> dict[str,
     raw, unit = question.weights.raw, question.weights.unit
     found = {
         "lower": np.where(raised, 0.0, within.lower), "own": surface.own, "edge": edge,
-        "unit": raw / _sliders(question) if unit else None, "far": apart(beyond_runs(question)),
+        "unit": raw / _sliders(question) if unit else None, "far": say_far(beyond_runs(question)),
         "read": within.supply.read / D if within.supply.read.any() else None,
     }  # fmt: skip
     return goal_document(question.goal) | {key: plain(value) for key, value in found.items()}

@@ -117,8 +117,8 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
     coverage, absent = replace(coverage, alike={**coverage.alike, new: known}), fit.absent
     if absent is not None:  # what tells mixtures without a target's own language knows the source, too
         parts = ("law", "replicates", "coverage", "residual")
-        apart = {name: getattr(absent, name) for name in parts}
-        whole = _with(replace(fit, absent=None, **apart), new, known, text, rng)
+        absent_parts = {name: getattr(absent, name) for name in parts}
+        whole = _with(replace(fit, absent=None, **absent_parts), new, known, text, rng)
         absent = replace(absent, **{name: getattr(whole, name) for name in parts})
     changed = {"law": law, "replicates": replicates, "coverage": coverage, "repetition": repetition, "absent": absent}
     return replace(fit, sources=sources, residual=residual, **changed)

@@ -175,14 +175,14 @@ def _note_unscored(parts: RegimeSplit, masks: BoolArray) -> tuple[str, ...]:
         If all are.
     """
     held = parts.whole.evidence.judged & np.any(masks, axis=0)[:, None]
-    apart = int((held & parts.lacking).sum())
-    if not apart:
+    unscored = int((held & parts.lacking).sum())
+    if not unscored:
         return ()
     which = "held-out losses are from runs without the target's language, to which no law is fitted"
-    if apart == held.sum():
+    if unscored == held.sum():
         hint = "hold out other runs, or fit one law to all: 0 as the least own tokens"
-        raise FitError(f"all {apart} {which}: none is left to score", hint=hint)
-    return (f"{apart} of {int(held.sum())} {which}: they are not scored",)
+        raise FitError(f"all {unscored} {which}: none is left to score", hint=hint)
+    return (f"{unscored} of {int(held.sum())} {which}: they are not scored",)
 
 
 def contest(

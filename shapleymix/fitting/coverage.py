@@ -218,7 +218,7 @@ class Extrapolation:
 
     `held` maps a budget, "N" or "D", to the symbols that were not fitted for lack of different values of it, with the
     value at which each was held; an empty dict where all were fitted. Symbols held at 0 have no term at all. Losses
-    that are `apart` (R, K) come from runs without the target's own language, among which no ratio is called outside,
+    that are `foreign` (R, K) come from runs without the target's own language, among which no ratio is called outside,
     nor a loss above the untrained model's absurd.
     """
 
@@ -229,12 +229,12 @@ class Extrapolation:
     targets: tuple[str, ...]
     coverage: Coverage
     held: Mapping[str, Mapping[str, float]]
-    apart: BoolArray
+    foreign: BoolArray
 
     @property
     def beyond_ratios(self) -> FloatArray:
         """Distances (R, K, M) of ratios from each target's range."""
-        return np.where(self.apart[..., None], 0.0, self.coverage.beyond_ratios(self.p))
+        return np.where(self.foreign[..., None], 0.0, self.coverage.beyond_ratios(self.p))
 
     @property
     def outside(self) -> BoolArray:
@@ -245,7 +245,7 @@ class Extrapolation:
 
     def lacking(self, losses: FloatArray) -> Iterator[str]:
         """A sentence for losses (R, K) that no model has."""
-        absurd = (losses > self.coverage.untrained) & ~self.apart
+        absurd = (losses > self.coverage.untrained) & ~self.foreign
         if absurd.any():
             yield f"no prediction for {self._those(absurd)}: the law gives more than the loss of an untrained model"
         if np.isnan(losses).any():

@@ -216,7 +216,7 @@ class Fit(Tabular, Record):
         told = self.warnings_at(mixtures, sizes, tokens, raw, limits, None if runs is None else names)
         found = Prediction(
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, ends[0], ends[1], level,
-            place.outside, (raw > self.coverage.untrained) & ~place.apart,
+            place.outside, (raw > self.coverage.untrained) & ~place.foreign,
             told[:MOST_WARNINGS], told[MOST_WARNINGS:], read.name,
         )  # fmt: skip
         caution(found.warnings)
@@ -282,8 +282,8 @@ class Fit(Tabular, Record):
 
     def locate(self, p: FloatArray, N: FloatArray, D: FloatArray) -> Extrapolation:
         """Where points (R, M) at N and D (R,) lie."""
-        apart = np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
-        return Extrapolation(p, N, D, self.sources, self.targets, self.coverage, sort_held(self.law, self.held), apart)
+        other = np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
+        return Extrapolation(p, N, D, self.sources, self.targets, self.coverage, sort_held(self.law, self.held), other)
 
     def is_untold(self, p: FloatArray) -> BoolArray:
         """Losses (R, K) that nothing tells: of mixtures (R, M) without the target's own source, where a filter on own

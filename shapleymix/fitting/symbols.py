@@ -242,7 +242,7 @@ class PriorTable:
     ) -> PriorTable:
         """What the law says at one value of its knobs, and of the core's symbols what is said besides."""
         shape = (len(noise), len(packing.names))
-        center, spread, kin, apart = np.zeros(shape), np.full(shape, np.inf), np.zeros(len(noise)), None
+        center, spread, kin, contrasts = np.zeros(shape), np.full(shape, np.inf), np.zeros(len(noise)), None
         place = packing.slices()
         for name, belief in {**packing.law.beliefs(knobs, givens), **core}.items():
             if name not in place:
@@ -252,9 +252,9 @@ class PriorTable:
                 array[:, place[name]] = known.T if known.ndim == 2 else np.broadcast_to(known, len(noise))[:, None]
             same = None if belief.siblings is None else belief.siblings.T[:, :, None] == belief.siblings.T[:, None]
             if same is not None and (same.sum(axis=2) > 1).any():
-                kin, apart = np.full(len(noise), belief.kin), np.zeros((*shape, shape[1]))
-                apart[:, place[name], place[name]] = np.eye(len(same[0])) - same / same.sum(axis=2, keepdims=True)
-        return cls(center, spread, noise, kin, apart)
+                kin, contrasts = np.full(len(noise), belief.kin), np.zeros((*shape, shape[1]))
+                contrasts[:, place[name], place[name]] = np.eye(len(same[0])) - same / same.sum(axis=2, keepdims=True)
+        return cls(center, spread, noise, kin, contrasts)
 
     @classmethod
     def choose(cls, several: Sequence[PriorTable], which: IntArray) -> PriorTable:
@@ -280,15 +280,15 @@ class PriorTable:
             Standard normal draws that move the centres: then a replicate is as unsure as what is believed.
         """
         center, spread, kin, ties = self.center[target], self.spread[target], self.kin[target], None
-        apart = None if self.siblings is None or not kin.any() else self.siblings[target]
-        if apart is not None:
+        contrasts = None if self.siblings is None or not kin.any() else self.siblings[target]
+        if contrasts is not None:
             root = self.noise[target] * np.sqrt(kin * alone)
-            ties = apart * root[:, None, None] / spread[:, :, None]
+            ties = contrasts * root[:, None, None] / spread[:, :, None]
         if draws is not None:
             moved = np.where(np.isfinite(spread), spread, 0.0) * draws
-            if apart is not None:
+            if contrasts is not None:
                 alike = 1 - 1 / np.sqrt(1 + kin)  # of the spread between siblings is taken by what makes them alike
-                moved = moved - alike[:, None] * np.einsum("qpr,qr->qp", apart, moved)
+                moved = moved - alike[:, None] * np.einsum("qpr,qr->qp", contrasts, moved)
             center = center + moved
         return Prior(center, (self.noise[target] ** 2 * alone)[:, None] / spread**2, ties)
 
@@ -403,9 +403,9 @@ def _draw_normals(rng: np.random.Generator, ranks: IntArray, count: int) -> Floa
     return np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own[:, ranks]
 
 
-def _slope(budget: Budget, apart: FloatArray) -> FloatArray:
+def _slope(budget: Budget, deviations: FloatArray) -> FloatArray:
     """How steeply the loss falls with a budget, so many standard deviations from the centre of what is believed."""
-    believed = SLOPE_PRIOR[budget].center + SLOPE_PRIOR[budget].spread * apart
+    believed = SLOPE_PRIOR[budget].center + SLOPE_PRIOR[budget].spread * deviations
     return np.exp(believed) if budget == "D" else np.maximum(believed, LEAST_SLOPE)
 
 

@@ -114,14 +114,14 @@ class CoreLaw(Law):
         found = amount * power(low, exponent), exponent
         return self.swap(E=whole - amount, **dict(zip(names, found, strict=True)))
 
-    def redraw(self, budget: Budget, level: float, apart: FloatArray) -> Self:
+    def redraw(self, budget: Budget, level: float, deviations: FloatArray) -> Self:
         """The same losses at the one `level` (plain units) of a budget, with symbols drawn that it cannot tell.
 
         The core's own are drawn by `with_exponent`; a law in which the budget does more has these besides.
 
         Parameters
         ----------
-        apart : array (..., K)
+        deviations : array (..., K)
             Standard deviations from the centre of what is believed.
         """
         return self

@@ -189,8 +189,8 @@ class LearnedBase(TransferLaw):
     def rescale(self, N0: float, D0: float) -> Self:
         return super().rescale(N0, D0).swap(first_N=self.first_N * N0, first_D=self.first_D * D0)
 
-    def redraw(self, budget: Budget, level: float, apart: FloatArray) -> Self:
-        share, here = np.clip(GROWTH * apart, -1.0, 1.0), np.full(np.shape(self.E), level)
+    def redraw(self, budget: Budget, level: float, deviations: FloatArray) -> Self:
+        share, here = np.clip(GROWTH * deviations, -1.0, 1.0), np.full(np.shape(self.E), level)
         return self.swap(eta=share, first_N=here) if budget == "N" else self.swap(zeta=share, first_D=here)
 
     @classmethod

@@ -342,23 +342,23 @@ class _Search:
         least = np.maximum(LEAST_TARGET * self.tolerance * place.level, unsettled)
         target = np.minimum(np.maximum(left * left * left * now, least), now) / self.count
         change = newton.direction((newton.product + error * (reach * reach) - target) * self.on)
-        ahead, up = _reach(here.slack, change[1]), _reach(here.dual, change[2])
+        primal, dual = _reach(here.slack, change[1]), _reach(here.dual, change[2])
         if not self.is_box or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
-            ahead = up = np.minimum(ahead, up)
-        there, found = self._move(here, change, ahead, up)
+            primal = dual = np.minimum(primal, dual)
+        there, found = self._move(here, change, primal, dual)
         move = change[0][:, : self.M]
         bent = (newton.matrix @ move[:, :, None])[:, :, 0]
         whole = _sum(bent * move)
         for _ in range(HALVINGS):
-            expected = (1 - up) * newton.residual[:, : self.M] + (ahead - up) * (bent - newton.walls * move)
+            expected = (1 - dual) * newton.residual[:, : self.M] + (primal - dual) * (bent - newton.walls * move)
             beyond = _sum((self._residual(there, found)[:, : self.M] - expected) * move)
             far = (beyond > np.where(self.stale < PATIENT, 1.0, CAREFUL) * whole) & (
                 whole > self.tolerance * place.level[:, 0]
             )
             if not np.count_nonzero(far):
                 break
-            ahead, up = (np.where(far[:, None], one / 2, one) for one in (ahead, up))
-            there, found = self._move(here, change, ahead, up)
+            primal, dual = (np.where(far[:, None], one / 2, one) for one in (primal, dual))
+            there, found = self._move(here, change, primal, dual)
         if not self.is_box:
             wide = there.slack[:, 2 * self.M :]  # a side may have more room than its slack says
             np.copyto(wide, -found.beyond, where=-found.beyond > 0.1 * wide)
@@ -371,12 +371,12 @@ class _Search:
         return found
 
     def _move(
-        self, here: _Iterate, change: Sequence[FloatArray], ahead: FloatArray, up: FloatArray
+        self, here: _Iterate, change: Sequence[FloatArray], primal: FloatArray, dual: FloatArray
     ) -> tuple[_Iterate, _Place]:
-        """An iterate and its surroundings, so far ahead in ratios and slacks, and up in multipliers (B, 1)."""
-        x, slack = here.x + ahead * change[0], here.slack + ahead * change[1]
+        """An iterate and its surroundings, after steps (B, 1) of the ratios and slacks, and of the multipliers."""
+        x, slack = here.x + primal * change[0], here.slack + primal * change[1]
         slack[:, : self.M], slack[:, self.caps] = self._room(x)
-        there = _Iterate(x, slack, here.dual + up * change[2], here.price + up * change[3])
+        there = _Iterate(x, slack, here.dual + dual * change[2], here.price + dual * change[3])
         return there, self._place(there)
 
 

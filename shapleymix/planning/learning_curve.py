@@ -233,5 +233,5 @@ def _ahead(curves: FloatArray, scatter: float, now: int, mixtures: float) -> Flo
     """PE (V,) of one fit to so many mixtures, by each draw and the scatter between fits."""
     level, floor, slope = curves.T
     share = mixtures / now
-    apart = np.random.default_rng([len(curves), RandomStream.CURVE]).normal(size=len(curves))
-    return level * (floor + (1 - floor) * share**-slope) * np.exp(scatter / np.sqrt(share) * apart)
+    normal = np.random.default_rng([len(curves), RandomStream.CURVE]).normal(size=len(curves))
+    return level * (floor + (1 - floor) * share**-slope) * np.exp(scatter / np.sqrt(share) * normal)

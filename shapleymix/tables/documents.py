@@ -407,8 +407,8 @@ def spread(tokens: np.ndarray, most: int) -> np.ndarray:
     return np.concatenate([tokens[start : start + length] for start in starts])
 
 
-def deal(tokens: np.ndarray, end: int | None, apart: int, most: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Two halves of at most `most` tokens, and two of about `apart` tokens (a tenth at most) of other documents.
+def deal(tokens: np.ndarray, end: int | None, distance: int, most: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Two halves of at most `most` tokens, and two of about `distance` tokens (a tenth at most) of other documents.
 
     The order is that of a hash of each document, so that the same one is never on two sides; a long one is cut.
     """
@@ -419,7 +419,7 @@ def deal(tokens: np.ndarray, end: int | None, apart: int, most: float) -> tuple[
     length = np.minimum(piece, np.repeat(bounds[1:], cuts) - start)
     turn = np.argsort(token_places(tokens, start, length), kind="stable")
     read = np.cumsum(length[turn])
-    first = int(np.searchsorted(read, min(apart, len(tokens) // 10))) + 1
+    first = int(np.searchsorted(read, min(distance, len(tokens) // 10))) + 1
     last = max(int(np.searchsorted(read, read[first - 1] + most)) + 1, first + 2)
 
     def halves(chosen: IntArray) -> list[np.ndarray]:

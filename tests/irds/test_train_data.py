@@ -29,7 +29,7 @@ from shapleymix_irds.train.corpus import (
     spread,
     toy_documents,
 )
-from shapleymix_irds.train.settings import Settings
+from shapleymix_irds.train.settings import TrainingSettings
 
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
 from shapleymix.tables.documents import Tokenizer, languages_in, read_file, read_tokens, text_place
@@ -38,8 +38,8 @@ DOCUMENTS = [f"Document {number} has words; die Zahl {number * 7919 % 1000}.\nç
 BYTES = Tokenizer("bytes")
 
 
-def options(folder: Path, **more: Any) -> Settings:
-    return Settings(**{"corpus": str(folder), "seq": 16, "val_share": 0.2, "test_share": 0.2, **more})
+def options(folder: Path, **more: Any) -> TrainingSettings:
+    return TrainingSettings(**{"corpus": str(folder), "seq": 16, "val_share": 0.2, "test_share": 0.2, **more})
 
 
 def write(path: Path, documents: list[str] = DOCUMENTS) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shapleymix_irds.train.app import command, main
-from shapleymix_irds.train.settings import Settings, fields, flag, read_toml
+from shapleymix_irds.train.settings import TrainingSettings, fields, flag, read_toml
 
 from shapleymix.errors import UsageError
 
@@ -96,18 +96,18 @@ def test_a_file_that_cannot_be_meant_is_refused(text: str, tmp_path: Path) -> No
 )
 def test_settings_out_of_range_are_refused_by_name(given: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Settings(**given)
+        TrainingSettings(**given)
     assert named in str(caught.value)
 
 
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(UsageError) as caught:
-        Settings(batch=0, clip=-1.0, device="tpu")
+        TrainingSettings(batch=0, clip=-1.0, device="tpu")
     assert len(caught.value.faults) == 3
 
 
 def test_the_learning_rate_warms_up_and_falls_as_a_cosine() -> None:
-    found = Settings(tokens="819200", lr=1.0, warmup=0.1, min_lr=0.2)
+    found = TrainingSettings(tokens="819200", lr=1.0, warmup=0.1, min_lr=0.2)
     rates = np.array([found.learning_rate(step) for step in range(found.steps)])
     assert found.steps == 200
     assert np.allclose(rates[:20], np.arange(1, 21) / 20)
@@ -116,7 +116,7 @@ def test_the_learning_rate_warms_up_and_falls_as_a_cosine() -> None:
 
 def test_a_run_is_named_by_what_decides_its_results_and_its_text() -> None:
     def name(corpus: str = "x", **given: Any) -> str:
-        return Settings(**given).resolved(("a", "b"), "a=.5,b=.5", corpus).run
+        return TrainingSettings(**given).resolved(("a", "b"), "a=.5,b=.5", corpus).run
 
     assert name() == name(out="elsewhere", keep=1, log_every=3, toy_languages=2)
     assert len({name(), name(seed=1), name(corpus="y"), name(lr=1e-3)}) == 4
@@ -124,7 +124,7 @@ def test_a_run_is_named_by_what_decides_its_results_and_its_text() -> None:
 
 
 def test_evaluations_are_at_the_nearest_steps_and_at_the_end() -> None:
-    assert Settings(tokens="40k", eval_at="9k,20.4k").eval_steps == {2, 5, 10}
+    assert TrainingSettings(tokens="40k", eval_at="9k,20.4k").eval_steps == {2, 5, 10}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from shapleymix.errors import ShapleyMixError, UsageError
-from shapleymix_irds.train.settings import Settings, fields, flag, read_toml, types
+from shapleymix_irds.train.settings import TrainingSettings, fields, flag, read_toml, types
 
 LOST = ("closed by peer", "reset by peer", "Broken pipe", "remote process exited")  # what gloo and NCCL say of it
 PATIENCE = 5.0  # seconds in which torchrun ends a rank after the first one has failed
@@ -43,7 +43,7 @@ def _run(config: str | None, **flags: Any) -> None:
     The same command continues a run that was killed.
     """
     given = {name: value for name, value in flags.items() if value is not None}
-    settings = Settings(**{**(read_toml(config) if config else {}), **given})
+    settings = TrainingSettings(**{**(read_toml(config) if config else {}), **given})
     try:
         from shapleymix_irds.train.loop import train
     except ImportError as error:

@@ -34,7 +34,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.documents import TOKEN_ENDINGS, Documents, Tokenizer, encoded, languages_of, read_file
 from shapleymix.tables.words import parse_size
 from shapleymix_irds.train.distributed import World
-from shapleymix_irds.train.settings import Settings
+from shapleymix_irds.train.settings import TrainingSettings
 
 TOY = "toy_"
 """Names of artificial languages begin with it, so that every log, plan and matrix made from them says what they are."""
@@ -150,7 +150,7 @@ class Corpus:
         return digest.hexdigest()
 
 
-def open_corpus(settings: Settings) -> Corpus:
+def open_corpus(settings: TrainingSettings) -> Corpus:
     """The languages of the settings' folder, or of the generator if that is "toy".
 
     Raises
@@ -168,7 +168,7 @@ def open_corpus(settings: Settings) -> Corpus:
     asked = tuple(unicodedata.normalize("NFC", name.strip()) for name in settings.languages.split(",") if name.strip())
     if len(set(asked)) < len(asked):
         raise UsageError(f"--languages {settings.languages} names a language twice")
-    sources = _toy(settings, tokenizer, asked) if settings.corpus == "toy" else _files(settings, tokenizer, asked)
+    sources = _toy(settings, tokenizer, asked) if settings.corpus == "toy" else _real(settings, tokenizer, asked)
     languages, streams, test, validated = [], [], settings.test_share, settings.test_share + settings.val_share
     for language, files in sources:
         # places in `SPLITS`: the least are test, the next ones validation
@@ -181,23 +181,23 @@ def open_corpus(settings: Settings) -> Corpus:
     return Corpus(tuple(languages), train, val, test, tokenizer)
 
 
-def _toy(settings: Settings, tokenizer: Tokenizer, asked: tuple[str, ...]) -> Iterator[tuple[str, list[Documents]]]:
+def _toy(how: TrainingSettings, tokenizer: Tokenizer, asked: tuple[str, ...]) -> Iterator[tuple[str, list[Documents]]]:
     if real := [name for name in asked if not name.startswith(TOY)]:
         hint = f"call artificial languages {TOY}{real[0]}, or give the --corpus of the real ones"
         raise UsageError(f"the toy corpus has artificial languages alone, and no {real[0]!r}", hint=hint)
-    for index, name in enumerate(asked or toy_names(settings.toy_languages)):
-        texts = toy_documents(index, settings.toy_overlap, int(parse_size(settings.toy_size)))
+    for index, name in enumerate(asked or toy_names(how.toy_languages)):
+        texts = toy_documents(index, how.toy_overlap, int(parse_size(how.toy_size)))
         yield name, [encoded(texts, tokenizer)]
 
 
-def _files(settings: Settings, tokenizer: Tokenizer, asked: tuple[str, ...]) -> Iterator[tuple[str, list[Documents]]]:
-    chosen = languages_of(settings.corpus, asked)
+def _real(how: TrainingSettings, tokenizer: Tokenizer, asked: tuple[str, ...]) -> Iterator[tuple[str, list[Documents]]]:
+    chosen = languages_of(how.corpus, asked)
     text = [path for paths in chosen.values() for path in paths if not path.name.endswith(TOKEN_ENDINGS)]
     if (size := sum(path.stat().st_size for path in text)) > LARGEST:
         message = f"holds {size / 1e9:.3g} GB of text, more than the {LARGEST / 1e9:.3g} GB that each start reads"
-        raise UsageError(message, location=Location(settings.corpus), hint="write it as .npy or .bin, which are mapped")
+        raise UsageError(message, location=Location(how.corpus), hint="write it as .npy or .bin, which are mapped")
     for name, paths in chosen.items():
-        yield name, [read_file(path, settings.text_field, tokenizer, settings.end_token) for path in paths]
+        yield name, [read_file(path, how.text_field, tokenizer, how.end_token) for path in paths]
 
 
 def _check_windows(language: str, streams: list[Stream], validated: bool) -> None:
@@ -309,7 +309,7 @@ class Feed:
         What deals the sequences; only the feed may use it from now on.
     """
 
-    def __init__(self, streams: tuple[Stream, ...], sampler: Sampler, settings: Settings, world: World) -> None:
+    def __init__(self, streams: tuple[Stream, ...], sampler: Sampler, settings: TrainingSettings, world: World) -> None:
         self._streams, self._sampler, self._settings, self._world = streams, sampler, settings, world
         self._passes = passes(settings.batch, settings.micro_batch, world.size)
         self._pool = ThreadPoolExecutor(1, "feed")

@@ -17,7 +17,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from shapleymix.errors import UsageError
 from shapleymix_irds.train.model import Decoder
-from shapleymix_irds.train.settings import Settings
+from shapleymix_irds.train.settings import TrainingSettings
 from shapleymix_irds.world import World as Ranks
 
 
@@ -78,7 +78,7 @@ def agreed_round(store: Store, rank: int, size: int) -> str:
     return nonce
 
 
-def build(settings: Settings, vocabulary: int, world: World) -> tuple[Decoder, nn.Module]:
+def build(settings: TrainingSettings, vocabulary: int, world: World) -> tuple[Decoder, nn.Module]:
     """The model, initialised, and what trains it: itself, under DDP, or sharded block by block with FSDP2.
 
     The weights depend on the seed alone. A sharded model is never whole on one rank.
@@ -101,12 +101,12 @@ def build(settings: Settings, vocabulary: int, world: World) -> tuple[Decoder, n
     return decoder, nn.parallel.DistributedDataParallel(decoder, device_ids=ids, gradient_as_bucket_view=True)
 
 
-def bf16(settings: Settings, world: World) -> bool:
+def bf16(settings: TrainingSettings, world: World) -> bool:
     """Whether products are computed in bfloat16."""
     return settings.precision == "bf16" or (settings.precision == "auto" and world.device.type == "cuda")
 
 
-def _mesh(settings: Settings, world: World) -> DeviceMesh:
+def _mesh(settings: TrainingSettings, world: World) -> DeviceMesh:
     """All ranks, or with "hsdp" rows of `shard_size` that are copies of each other; without one a row is a node."""
     if settings.parallel == "fsdp":
         return init_device_mesh(world.device.type, (world.size,))

@@ -27,13 +27,13 @@ from shapleymix_irds.train.corpus import Corpus, Feed, Sampler, Sequences, open_
 from shapleymix_irds.train.distributed import World, bf16, build, join, sync_gradients
 from shapleymix_irds.train.model import sequence_losses
 from shapleymix_irds.train.outputs import check_goal, export
-from shapleymix_irds.train.settings import Settings
+from shapleymix_irds.train.settings import TrainingSettings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 UNSOUND = "a lower --lr or a longer --warmup; the last checkpoint is sound"
 
 
-def train(settings: Settings) -> None:
+def train(settings: TrainingSettings) -> None:
     """Train, or continue to train, as the settings say.
 
     Raises
@@ -55,7 +55,7 @@ def train(settings: Settings) -> None:
         world.wait()
 
 
-def _check(settings: Settings, corpus: Corpus, ratios: FloatArray, world: World) -> None:
+def _check(settings: TrainingSettings, corpus: Corpus, ratios: FloatArray, world: World) -> None:
     """Refuse a mixture or ranks that do not go with the settings."""
     count = passes(settings.batch, settings.micro_batch, world.size)
     if settings.batch < world.size or count > max(settings.batch // world.size, 1):
@@ -75,20 +75,20 @@ def _check(settings: Settings, corpus: Corpus, ratios: FloatArray, world: World)
         raise UsageError(message, hint="fewer --tokens, more text, or --no-irds-fresh")
 
 
-def repeated(settings: Settings, corpus: Corpus, ratios: FloatArray) -> np.ndarray:
+def repeated(settings: TrainingSettings, corpus: Corpus, ratios: FloatArray) -> np.ndarray:
     """Whether the run sees a language's training text more than once (M,)."""
     due = np.ceil(settings.steps * settings.batch * ratios - 1e-6)
     return due > pools(settings, corpus)
 
 
-def pools(settings: Settings, corpus: Corpus) -> IntArray:
+def pools(settings: TrainingSettings, corpus: Corpus) -> IntArray:
     """Sequences of each language's training text that a run draws on (M,): all, or as many as `unique_tokens` says."""
     whole = np.array([stream.windows for stream in corpus.train], dtype=np.int64)
     asked = amounts(np.full(len(whole), np.inf), settings.unique_tokens or None, corpus.languages, parse_size, "tokens")
     return np.clip(np.floor(asked / settings.seq), 1, whole).astype(np.int64)
 
 
-def make_optimiser(model: nn.Module, settings: Settings) -> torch.optim.AdamW:
+def make_optimiser(model: nn.Module, settings: TrainingSettings) -> torch.optim.AdamW:
     """AdamW, in which matrices decay and vectors do not, with its state made, so that a checkpoint can fill it."""
     weights = list(model.parameters())
     groups = [
@@ -105,7 +105,7 @@ def make_optimiser(model: nn.Module, settings: Settings) -> torch.optim.AdamW:
 class Run:
     """One run: its model, its position, and what it has measured so far."""
 
-    def __init__(self, settings: Settings, corpus: Corpus, ratios: FloatArray, world: World) -> None:
+    def __init__(self, settings: TrainingSettings, corpus: Corpus, ratios: FloatArray, world: World) -> None:
         self.settings, self.corpus, self.ratios, self.world = settings, corpus, ratios, world
         self.out, self.pools = Path(settings.out), pools(settings, corpus)
         self.shape = settings.shape(corpus.tokenizer.vocabulary)

@@ -29,7 +29,7 @@ from shapleymix.tables.runs import RunLog, write_runs
 from shapleymix_irds.train.checkpoint import STATE, place_of, steps_in
 from shapleymix_irds.train.corpus import Corpus, spread, windows_of
 from shapleymix_irds.train.model import NORM_EPS, ROTARY_BASE
-from shapleymix_irds.train.settings import ModelConfig, Settings
+from shapleymix_irds.train.settings import ModelConfig, TrainingSettings
 
 PAUSE = 5.0  # seconds between lines
 MATRICES = [name + ending for name in ("sv.csv", "sv_raw.csv", "sv_text.csv") for ending in ("", ".json")]
@@ -38,7 +38,7 @@ READ = 1_000_000  # tokens of a language's training text that the matrix of text
 
 
 @contextlib.contextmanager
-def claimed(settings: Settings) -> Iterator[None]:
+def claimed(settings: TrainingSettings) -> Iterator[None]:
     """Within, the folder holds this very run or none, and no other process trains in it.
 
     The lock ends with the process, however it dies; where the file system knows none there is none.
@@ -70,13 +70,13 @@ def claimed(settings: Settings) -> Iterator[None]:
 
 
 def write_rows(
-    settings: Settings, rows: Sequence[dict[str, Any]], N: int, ratios: FloatArray, unique: FloatArray | None
+    settings: TrainingSettings, rows: Sequence[dict[str, Any]], N: int, ratios: FloatArray, unique: FloatArray | None
 ) -> None:
     """Write test losses as a run log that `shapleymix fit` reads.
 
     Parameters
     ----------
-    settings : Settings
+    settings : TrainingSettings
         Of the run, resolved.
     rows : sequence of dict
         `D`, and `loss` in nats a token by language.
@@ -103,7 +103,7 @@ def write_rows(
     write_runs(log, Path(settings.out) / "runs.csv", force=True)
 
 
-def write_summary(settings: Settings, N: int, corpus: Corpus, counts: IntArray, pools: IntArray) -> None:
+def write_summary(settings: TrainingSettings, N: int, corpus: Corpus, counts: IntArray, pools: IntArray) -> None:
     """Write settings, and of each language its tokens and epochs: `counts` (M,) sequences of `pools` (M,) ones."""
     languages = {
         stream.language: {
@@ -119,7 +119,7 @@ def write_summary(settings: Settings, N: int, corpus: Corpus, counts: IntArray, 
     atomic_write(Path(settings.out) / "summary.json", json.dumps(document, indent=1) + "\n", force=True)
 
 
-def write_text_matrix(settings: Settings, corpus: Corpus) -> None:
+def write_text_matrix(settings: TrainingSettings, corpus: Corpus) -> None:
     """Write `sv_text.csv`, what the training text alone tells, beside the run's matrix; or say why there is none."""
     try:
         parts = [(each.language, windows_of(each, spread(each, READ // each.seq))[0]) for each in corpus.train]
@@ -146,7 +146,7 @@ def peak_memory(device: torch.device) -> int:
 class Metrics:
     """Where the metrics of a run go; lines after the step that it resumes from are cut."""
 
-    def __init__(self, settings: Settings, resumed: int) -> None:
+    def __init__(self, settings: TrainingSettings, resumed: int) -> None:
         self.steps, self._last, path = settings.steps, -math.inf, Path(settings.out) / "metrics.jsonl"
         lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
         atomic_write(path, b"".join(line for line in lines if _step_of(line) <= resumed), force=True)
@@ -199,12 +199,12 @@ def check_goal(goal: Path) -> None:
         raise UsageError("holds something else", location=Location(str(goal)), hint="give --export an empty folder")
 
 
-def export(settings: Settings, shape: ModelConfig, end: int | None) -> None:
+def export(settings: TrainingSettings, shape: ModelConfig, end: int | None) -> None:
     """Write the model of the run's last checkpoint into its `export` folder, over an earlier export there.
 
     Parameters
     ----------
-    settings : Settings
+    settings : TrainingSettings
         Of the run, resolved.
     shape : ModelConfig
         Sizes of its model.
@@ -239,7 +239,7 @@ def llama_name(name: str) -> str:
     return f"{place}.weight"
 
 
-def llama_config(settings: Settings, shape: ModelConfig, end: int | None) -> dict[str, Any]:
+def llama_config(settings: TrainingSettings, shape: ModelConfig, end: int | None) -> dict[str, Any]:
     """config.json of a LlamaForCausalLM."""
     return {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": shape.vocab,

@@ -104,7 +104,7 @@ def share(default: float, text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """What can be set; the help texts are the documentation.
 
     Raises
@@ -238,7 +238,7 @@ class Settings:
         """The settings that decide what the run gives."""
         return {field.name: getattr(self, field.name) for field in fields() if field.metadata["result"]}
 
-    def resolved(self, languages: tuple[str, ...], mixture: str, corpus: str) -> Settings:
+    def resolved(self, languages: tuple[str, ...], mixture: str, corpus: str) -> TrainingSettings:
         """These settings with what they stand for: languages, ratios, the learning rate, the name of the run.
 
         The name is the one given, or a hash of the settings and of `corpus`, the fingerprint: the same run has the
@@ -250,7 +250,7 @@ class Settings:
         return dataclasses.replace(found, run=name)
 
 
-def _faults(settings: Settings) -> list[Fault]:
+def _faults(settings: TrainingSettings) -> list[Fault]:
     """Settings outside of their own range."""
     found = []
     for field in fields():
@@ -268,7 +268,7 @@ def _faults(settings: Settings) -> list[Fault]:
     return found
 
 
-def _together(settings: Settings) -> list[Fault]:
+def _together(settings: TrainingSettings) -> list[Fault]:
     """Settings that do not go together."""
     found = []
     val, test = settings.val_share, settings.test_share
@@ -280,13 +280,13 @@ def _together(settings: Settings) -> list[Fault]:
 
 def fields() -> tuple[dataclasses.Field[Any], ...]:
     """The settings in the order of the help."""
-    return dataclasses.fields(Settings)
+    return dataclasses.fields(TrainingSettings)
 
 
 @cache
 def types() -> dict[str, type]:
     """The type of each setting: bool, int, float or str."""
-    hints = typing.get_type_hints(Settings)
+    hints = typing.get_type_hints(TrainingSettings)
     return {name: (typing.get_args(hint) or (hint,))[0] for name, hint in hints.items()}
 
 
