@@ -52,17 +52,7 @@ from shapleymix_view.markup import (
     table,
     written,
 )
-from shapleymix_view.page_data import (
-    document,
-    first_rival,
-    opened,
-    profiles,
-    rivals_of,
-    rows_of,
-    say_far,
-    summed,
-    unmoved,
-)
+from shapleymix_view.page_data import document, first_rival, opened, rivals_of, rows_of, say_far, scan, summed, unmoved
 
 SCRIPTS = ("solver.js", "page.js")
 MOST_PANELS, SHADES, MOST_CELLS = 24, 4, 24
@@ -255,7 +245,7 @@ def _panel(fit: Fit, best: Mixture | None, data: Any, reason: str) -> Iterator[M
     if best is None:
         return
     try:
-        curves = profiles(fit, best)
+        curves = scan(fit, best)
     except ShapleyMixError:
         curves = {}
     shown: list[Child] = []

@@ -168,7 +168,7 @@ def grid(fit: Fit, mixture: Mixture) -> dict[str, list[float]]:
     return found
 
 
-def profiles(fit: Fit, mixture: Mixture) -> dict[str, FloatArray]:
+def scan(fit: Fit, mixture: Mixture) -> dict[str, FloatArray]:
     """Steps of N and of D with the objective of the mixture and its interval there (4, steps); NaN where none is."""
     asked, found = opened(mixture), {}
     for name, steps in grid(fit, mixture).items():
