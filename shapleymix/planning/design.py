@@ -227,9 +227,9 @@ def _ask_for_bridge(most: FloatArray, compute: float, n: int, target: Sequence[f
     now, then = (float(np.hypot(*(np.log(np.maximum(aim / one, 1)) * [BEYOND_N, BEYOND_D]))) for one in (most, bridge))
     if now > FAR_OFF:
         (size, tokens), share = map(format_size, bridge.tolist()), float(np.prod(bridge)) / compute
-        told = f"one run of N = {size}, D = {tokens}, for {share:.3g} times the compute of all {n}, leaves {then:.1%}"
-        told = told if then < WORTH * now else "one run of the compute of all these tells little more"
-        yield f"the target lies so far beyond all runs that its losses are unsure by {now:.1%} for that alone: {told}"
+        text = f"one run of N = {size}, D = {tokens}, for {share:.3g} times the compute of all {n}, leaves {then:.1%}"
+        text = text if then < WORTH * now else "one run of the compute of all these tells little more"
+        yield f"the target lies so far beyond all runs that its losses are unsure by {now:.1%} for that alone: {text}"
 
 
 def move_within(area: Polytope, p: FloatArray, seed: int = 0) -> FloatArray:
@@ -276,14 +276,14 @@ def choose(pool: FloatArray, region: FloatArray, trained: FloatArray, n: int) ->
 
 def _observe(S: FloatArray, row: FloatArray, sign: float) -> FloatArray:
     """The covariance (P, P) after a run with these features, or (sign -1) with that run taken back."""
-    told = S @ row
-    return S - np.outer(told, told) / (row @ told + sign * NOISE**2)
+    pulled = S @ row
+    return S - np.outer(pulled, pulled) / (row @ pulled + sign * NOISE**2)
 
 
 def _worth(S: FloatArray, F: FloatArray, A: FloatArray) -> FloatArray:
     """By how much (C,) a run of each candidate shrinks the mean variance over the region."""
-    told = F @ S
-    return np.einsum("cp,pq,cq->c", told, A, told, optimize=True) / (np.einsum("cp,cp->c", told, F) + NOISE**2)
+    pulled = F @ S
+    return np.einsum("cp,pq,cq->c", pulled, A, pulled, optimize=True) / (np.einsum("cp,cp->c", pulled, F) + NOISE**2)
 
 
 def _best(worth: FloatArray, taken: Sequence[int]) -> int:
