@@ -27,6 +27,7 @@ NUMBERS = {
     "5mix": ((4, 6, 8), (4, 6, 8, 10, 12)),
 }
 """Designed runs, and random ones."""
+RUNS, FEWEST_JUDGES = (8, 12, 16, 20, 30, 40), 5
 Split = tuple[np.ndarray, np.ndarray]
 """Mixtures (as numbers of groups) to choose from, in random order, and those that are kept back."""
 
@@ -36,6 +37,7 @@ def main() -> None:
     ratios = [show(name, log, *numbers[name]) for name, log in logs(*numbers).items()]
     if not SMALL:
         must("mean over logs of designed runs over random ones for the same PE", float(np.mean(ratios)), RATIO)
+        show_sizes()
     finish()
 
 
@@ -55,6 +57,38 @@ def show(name: str, log: sm.RunLog, designed: tuple[int, ...], at_random: tuple[
         ratios.append(n / needed)
     row("all", *shown(medians(log, splits)), *[""] * 4)
     return float(np.mean(ratios))
+
+
+def show_sizes() -> None:
+    """Whether many small runs or fewer larger ones tell more of differences between mixtures at the largest size."""
+    heads = ("log", "N", "runs", "compute", "error of differences, %")
+    table("Mixtures at the largest size, from one smaller size; compute in runs of the largest", *heads)
+    for name, log in logs("5mix", "redpajama", "slimpajama").items():
+        log = log.select(log.ends == log.D)
+        sizes = np.unique(log.N)
+        largest = log.select(sizes[-1] == log.N)
+        for size in sizes[:-1]:
+            small = log.select(size == log.N)
+            for n in [n for n in RUNS if n <= len(np.unique(small.groups))]:
+                found = [differences(small, largest, n, draw) for draw in range(DRAWS)]
+                compute = n * size * small.D.max() / (sizes[-1] * largest.D.max())
+                if not np.isnan(found).all():
+                    row(name, f"{size / 1e6:.0f}M", n, f"{compute:.1f}", f"{np.nanmean(found):.2f}")
+
+
+def differences(small: sm.RunLog, largest: sm.RunLog, n: int, draw: int) -> float:
+    """By how much differences of log losses between unseen mixtures are missed, in per cent, after so many runs."""
+    chosen = np.random.default_rng([n, draw]).permutation(np.unique(small.groups))[:n]
+    fitted = small.select(np.isin(small.groups, chosen))
+    others = largest.select(np.abs(largest.p[:, None] - fitted.p).max(axis=2).min(axis=1) > 1e-3)
+    if len(others) < FEWEST_JUDGES:
+        return np.nan
+    try:
+        fit = sm.fit(fitted, LAW, bootstrap=0)
+    except sm.FitError:
+        return np.nan
+    missed = np.log(others.loss / fit.predict(others.p, others.N, others.D).losses)
+    return 100 * float(np.sqrt(np.nanmean((missed - np.nanmean(missed, axis=0)) ** 2)))
 
 
 def split(log: sm.RunLog, draw: int) -> Split:
