@@ -17,14 +17,12 @@ case, 1 of a KL ball), C = 2 M + G + Q sides in all: floors, caps, rows, curved 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs, qr
+from scipy.linalg import qr
 
-from shapleymix.errors import SolveError
 from shapleymix.laws.pieces import Pieces, log_ratios, weigh
 from shapleymix.mixing.polytope import Ball
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -46,8 +44,7 @@ CHUNK = 2_000_000
 NARROW, NONE, TINY, SMALLEST = 1e-13, 1e-300, 1e-150, 1e-200
 FLAT = 1e-60
 """What a mixture can change, at least, where it changes nothing."""
-LARGE, RIDGE = 48, 1e-14
-POTRF, POTRS = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
+RIDGE, MEND = 1e-14, 1e-11
 
 
 class Optima(NamedTuple):
@@ -87,49 +84,14 @@ class Program(NamedTuple):
         sides = {name: getattr(self, name)[members] for name in names}
         return self._replace(pieces=pieces, **sides)
 
-    def select(self, usable: BoolArray, counted: BoolArray, independent: IntArray) -> Program:
-        """The program of some of the sources and targets, and of independent equalities."""
-        pieces, ball = self.pieces, self.ball
-        pieces = pieces if usable.all() else pieces.select_sources(usable)
-        sides = {name: getattr(self, name)[:, usable] for name in ("lower", "upper", "anchor", "tilt")}
-        return self._replace(
-            pieces=pieces if counted.all() else pieces.select(counted), w=self.w[:, counted], **sides,
-            equal=self.equal[independent][:, usable], values=self.values[independent], rows=self.rows[..., usable],
-            ball=None if ball is None else replace(ball, center=ball.center[usable]),
-            start=None if self.start is None else self.start[usable],
-        )  # fmt: skip
-
 
 def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
-    """The optima of every member.
-
-    Raises
-    ------
-    SolveError
-        If no mixture has a finite objective, or a number is not finite.
-    """
-    B, M = program.lower.shape
-    K, E, G = program.w.shape[1], len(program.equal), program.rows.shape[1]
-    upper = np.where(program.anchor > 0, program.upper, program.lower) if program.kl > 0 else program.upper
-    usable, counted = np.any(upper > NARROW, axis=0), np.any(program.w > 0, axis=0)
-    usable[[other for one, other in program.pieces.twins if usable[one]]] = True
-    independent = _independent(program.equal * np.any(usable & (upper - program.lower > NARROW), axis=0))
-    whole = program._replace(upper=upper).select(usable, counted, independent)
-    found = Optima(
-        np.zeros((B, M)), np.zeros((B, E + G)), np.zeros((B, K * program.worst)),
-        np.zeros((B, 0 if program.ball is None else M if program.ball.kind == "l1" else 1)), np.zeros(B),
-    )  # fmt: skip
+    """The optima of every member."""
+    (B, M), K = program.lower.shape, program.w.shape[1]
     step = max(1, CHUNK // (M * max(M, K)))
-    places = np.append(independent, np.arange(E, E + G))
-    for start in range(0, B, step):
-        part = slice(start, start + step)
-        one = _Search(whole.take(part), tolerance).solve()
-        found.p[part, usable], found.rows[part, places], found.gap[part] = one.p, one.rows, one.gap
-        every = program.ball is None or program.ball.kind == "kl"
-        found.ball[part, slice(None) if every else usable] = one.ball
-        if program.worst:
-            found.targets[part, counted] = one.targets
-    return found
+    with np.errstate(all="ignore"):  # a member without a finite loss is left as it is
+        parts = [_Search(program.take(slice(start, start + step)), tolerance).solve() for start in range(0, B, step)]
+    return Optima(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _independent(equal: FloatArray) -> IntArray:
@@ -174,7 +136,10 @@ class _Search:
 
     def __init__(self, program: Program, tolerance: float) -> None:
         ball = None if program.ball is None else program.ball.kind
-        self.tolerance = tolerance
+        movable = np.any(program.upper - program.lower > NARROW, axis=0)
+        self.tolerance, self.equalities = tolerance, len(program.equal)
+        self.independent = _independent(program.equal * movable)
+        program = program._replace(equal=program.equal[self.independent], values=program.values[self.independent])
         B, M = program.lower.shape
         self.M, self.K, self.L = M, program.w.shape[1] * program.worst, M * (ball == "l1")
         self.E, self.T = len(program.equal), program.rows.shape[1] + int(ball is not None)
@@ -195,26 +160,18 @@ class _Search:
         _, self.caps, self.tops, self.over, self.above, self.loose = map(slice, ends[:-1], ends[1:])
 
     def solve(self) -> Optima:
-        """Iterations until every member is proved, or gets no better."""
-        alive = np.isfinite(self.program.pieces.losses(self.inside)).all(axis=-1) & np.ones(len(self.free), dtype=bool)
-        if not alive.any():
-            hint = "give targets that no source helps weight zero, or allow a source that helps them"
-            raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
-        index, left, inside = np.flatnonzero(alive), np.full(len(alive), np.inf), self.inside
-        if not alive.all():  # members without hope have no proof
-            self._keep(alive)
-            self.inside = inside[alive]
+        """Iterations until every member is proved, or gets no better; the gap is infinite where no loss is finite."""
         here, place = self._start()
-        best, gaps = here, np.full(len(index), np.inf)
-        final = _Iterate(*(np.zeros((len(alive), part.shape[1])) for part in here))
-        final.x[:, : self.M] = inside
+        index, left = np.arange(len(self.free)), np.full(len(self.free), np.inf)
+        best, gaps, final = here, left, _Iterate(*map(np.copy, here))
         for iteration in range(ITERATIONS + 1):
             gap = self._gap(here, place)
             better = gap < gaps
             pick = better[:, None]
             best = here if better.all() else _Iterate(*(np.where(pick, *two) for two in zip(here, best, strict=True)))
             gaps, self.stale = np.where(better, gap, gaps), np.where(better, 0, self.stale + 1)
-            done = (gaps <= self.tolerance) | ((self.stale >= STALE) & (gaps < NEARLY)) | (iteration == ITERATIONS)
+            stuck = (self.stale >= STALE) & (gaps < NEARLY) | ~np.isfinite(gap) | (iteration == ITERATIONS)
+            done = stuck | (gaps <= self.tolerance)
             if np.count_nonzero(done):
                 left[index[done]] = gaps[done]
                 for whole, part in zip(final, best, strict=True):
@@ -227,10 +184,9 @@ class _Search:
                 place = _Place(*(part[kept] for part in place))
                 index, gaps = index[kept], gaps[kept]
             here, place = self._step(here, place)
-        if not np.isfinite(left).any():
-            raise SolveError("the objective is not finite inside the bounds", hint="check the law's parameters")
         targets, ties, G = final.dual[:, self.tops], final.dual[:, self.loose], self.program.rows.shape[1]
-        rows = np.concatenate([final.price, ties[:, :G]], axis=1)
+        rows = np.concatenate([np.zeros((len(ties), self.equalities)), ties[:, :G]], axis=1)
+        rows[:, self.independent] = final.price
         ball = final.dual[:, self.over] if self.L else ties[:, G:]
         return Optima(final.x[:, : self.M], rows, targets / np.maximum(_sums(targets), NONE), ball, left)
 
@@ -475,14 +431,12 @@ class _Factor:
     def __init__(
         self, matrix: FloatArray, ties: FloatArray, spare: FloatArray | None = None, lent: FloatArray | None = None
     ) -> None:
-        self._ties, self._lent = ties, lent
-        alone = len(matrix) == 1 or matrix.shape[-1] >= LARGE
-        self._apply = _cholesky(matrix) if alone else lambda right: np.linalg.solve(matrix, right)
+        self._ties, self._lent, self._matrix = ties, lent, matrix
         try:
-            self._along = self._apply(ties.swapaxes(1, 2))
-        except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factorise` mends it
-            self._apply = _cholesky(matrix)
-            self._along = self._apply(ties.swapaxes(1, 2))
+            self._along = np.linalg.solve(matrix, ties.swapaxes(1, 2))
+        except np.linalg.LinAlgError:  # a member is singular to rounding
+            _diagonals(matrix)[...] *= 1 + MEND
+            self._along = np.linalg.solve(matrix, ties.swapaxes(1, 2))
         self._total = ties @ self._along
         diagonal = _diagonals(self._total)
         diagonal += RIDGE * diagonal + NONE
@@ -494,29 +448,12 @@ class _Factor:
         """Move (B, n) and shift (B, E + T): matrix @ move + ties' shift = right, ties @ move - spare shift = lack."""
         if self._lent is not None:
             right = right + ((self._lent * lack)[:, None] @ self._ties)[:, 0]
-        raw = self._apply(right[:, :, None])
+        raw = np.linalg.solve(self._matrix, right[:, :, None])
         excess = self._ties @ raw - lack[:, :, None]
         alone = excess.shape[1] == 1
         shift = excess / self._total if alone else np.asarray(np.linalg.solve(self._total, excess), dtype=np.float64)
         move, found = (raw - self._along @ shift)[:, :, 0], shift[:, :, 0]
         return move, found if self._lent is None else found / self._kept
-
-
-def _cholesky(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    factors = [_factorise(member) for member in matrix]
-    return lambda right: np.array([POTRS(L, b, lower=1)[0] for L, b in zip(factors, right, strict=True)])
-
-
-def _factorise(matrix: FloatArray) -> FloatArray:
-    """Cholesky factor; where rounding made the matrix indefinite, the ridge grows until it is not."""
-    ridge = RIDGE * matrix.diagonal().max()
-    for _ in range(12):
-        factor, info = POTRF(matrix, lower=1, clean=0)
-        if info == 0:
-            return factor
-        ridge *= 10
-        matrix = matrix + ridge * np.eye(len(matrix))
-    raise SolveError("the curvature is not finite or not positive", hint="check the law's parameters")
 
 
 def _reach(value: FloatArray, change: FloatArray) -> FloatArray:
