@@ -110,14 +110,10 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     w = np.stack([_side_weights(side, targets, one.weights) for side in names])
     shares, proofs, notices = _spread_points(one, w, points)
     entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
-    if len(entries) < points:
-        notices = [f"the curve has {len(entries)} points that differ, not {points}", *notices]
-    if one.within.supply.read.any():
-        notices.append("columns p are ratios of the whole run, columns rest those of what is still to be read")
     numbers = tuple(map(str, range(1, len(entries) + 1)))
     warnings = surface.warnings(np.stack([entry.p for entry in entries]), numbers)
-    said = common_fields(one, warnings, (*one.notices, *notices))
-    return Frontier(**said, between=between, first_targets=names[0], second_targets=names[1], entries=entries)
+    fields = common_fields(one, warnings, (*one.notices, *notices))
+    return Frontier(**fields, between=between, first_targets=names[0], second_targets=names[1], entries=entries)
 
 
 def _refuse_other_goals(one: Question) -> None:
@@ -156,7 +152,7 @@ def _targets_of(side: str, targets: tuple[str, ...], families: Families) -> tupl
     if side.strip() == REST and REST not in targets:
         return ()
     labels = labels_between(side, (*targets, *families))
-    return members_of(labels, targets, families, "frontier", "target")
+    return members_of(labels, targets, families, "frontier")
 
 
 def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weights) -> FloatArray:
