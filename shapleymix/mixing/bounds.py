@@ -22,6 +22,7 @@ from shapleymix.errors import InfeasibleError, UsageError
 from shapleymix.files import read_json
 from shapleymix.fitting.evidence import traceless
 from shapleymix.fitting.settings import Size
+from shapleymix.laws.pieces import product
 from shapleymix.mixing.polytope import FIXED, GIVEN, KEPT, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables import words
@@ -270,15 +271,13 @@ def polytope_of(
 
 def _tightest(asked: Bounds, names: tuple[str, ...], D: float, supply: Supply, sums: Set[str]) -> dict[str, Any]:
     """The fields `lower` and `upper` of a polytope, and which of the bounds on a ratio each of them is."""
-    none, free = np.full(len(names), np.nan), np.isinf(supply.epochs)
+    none = np.full(len(names), np.nan)
     fixed, most, least = (
         amounts(none, given, names, words.parse_ratio, what, sums)
         for given, what in ((asked.fix, "fix"), (asked.caps, "caps"), (asked.floors, "floors"))
     )
-    with np.errstate(invalid="ignore"):
-        tokens = np.where(free, np.where(supply.available == 0, 0.0, np.nan), supply.available * supply.epochs)
     wanted, read = (np.where(known > 0, known, np.nan) for known in (supply.least, supply.read))
-    caps = {FIXED: fixed, GIVEN: most, TOKENS: tokens / D, "": np.ones(len(names))}
+    caps = {FIXED: fixed, GIVEN: most, TOKENS: product(supply.available, supply.epochs) / D, "": np.ones(len(names))}
     floors = {FIXED: fixed, GIVEN: least, TOKENS: wanted / D, READ: read / D, "": np.zeros(len(names))}
     above, below = np.stack([*caps.values()]), np.stack([*floors.values()])
     upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)

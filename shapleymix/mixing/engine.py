@@ -5,14 +5,14 @@
               w_j loss_j(p) <= t                 [worst case]
               KL(p || center) <= radius          [KL ball; one of L1 is rows over p and v >= |p - center|]
 
-for a whole batch of replicates, budgets and weights at once (Mehrotra 1992). Each iteration factorises one positive
+for a whole batch of replicates, budgets and weights at once (Mehrotra 1992). Each iteration makes one positive
 definite matrix a member and uses it twice, for the predictor and for the corrector. Ratios stay strictly inside of
 their own bounds, hence concave powers (infinite slope at zero) need no special care; rows, balls and the worst case are
 met at the end. A member is done when its multipliers prove it, by weak duality; `proof` computes that anew from nothing
 but the pieces.
 
-Axes: B members of the batch, M sources, K targets, n unknowns, E equalities, G rows, Q curved sides (K of the worst
-case, 1 of a KL ball), C = 2 M + G + Q sides in all: floors, caps, rows, curved ones.
+Axes: B members of the batch, M sources, K targets, n unknowns, E equalities, G rows, L = M of v (else 0), T ties: the K
+targets of the worst case, L of p - v, rows, and the ball; C = 2 M + L + T sides: floors, caps, floors of v, ties.
 """
 
 from __future__ import annotations

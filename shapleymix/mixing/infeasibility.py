@@ -122,11 +122,10 @@ def _faults_of_distance(bounds: Polytope, ball: Ball) -> list[Fault]:
         return []
     text = f"no mixture within the other bounds is within {ball.radius:.4g} of the one to stay near"
     least = _least_l1(bounds, ball) if ball.kind == "l1" else _least_kl(bounds, ball)
-    if not np.isfinite(least):
-        return [Fault(f"{text}: it gives ratio 0 to sources that the bounds need", hint="give it some, or use l1")]
     if least <= ball.radius * (1 + 1e-6) + FEASIBLE:
         return []
     hint = f"widen it to {least * 1.001:.4g}, or loosen the other bounds"
+    hint = hint if np.isfinite(least) else "give that mixture some of all sources that the bounds need, or use l1"
     return [Fault(f"{text}: the nearest is at {least:.4g}", value=f"{least:.6g}", hint=hint)]
 
 

@@ -153,7 +153,7 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
     known, compute = as_fit(fit), parse_budget(flops, "flops")
     if keywords.get("after") is not None:
         raise UsageError("a run already begun has its N", hint="give N and D in place of flops")
-    _require_told(known)
+    _require_scaling(known)
     one = _best_size(known, compute, keywords)
     found = one.solve()
     low, high = _interval(known, compute, keywords, one, found.p)
@@ -163,7 +163,7 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
     return replace(found, **sizes, notices=(*found.notices, notice))
 
 
-def _require_told(fit: AnyFit) -> None:
+def _require_scaling(fit: AnyFit) -> None:
     """Refuse a fit whose runs do not tell how the loss falls with N or D: what is assumed would choose the split."""
     if isinstance(fit, OwnFit):
         return
@@ -172,13 +172,11 @@ def _require_told(fit: AnyFit) -> None:
         raise SolveError(message, hint=fit.warnings[0])
     budgets = ("N", fit.N_range, fit.law.of_budget("N")), ("D", fit.D_range, fit.law.of_budget("D"))
     for name, span, symbols in budgets:
-        why = next((f"{symbol} was assumed" for symbol in symbols if symbol in fit.held), "")
-        if not why and not span[1] > span[0]:
-            why = f"all have one {name}"
-        if not why and not symbols:
-            why = f"the law has no term in {name}"
-        if why:
-            message = f"the runs do not show how the loss falls with {name} ({why}): no compute-optimal split"
+        reasons = [f"{symbol} was assumed" for symbol in symbols if symbol in fit.held]
+        reasons += [] if span[1] > span[0] else [f"all have one {name}"]
+        reasons += [] if symbols else [f"the law has no term in {name}"]
+        if reasons:
+            message = f"the runs do not show how the loss falls with {name} ({reasons[0]}): no compute-optimal split"
             raise SolveError(message, hint=f"fit on runs with three or more {name}, or give N and D in place of flops")
 
 

@@ -183,10 +183,9 @@ def report(one: Question, proof: Proof) -> Mixture:
     optima = p[None][:0] if draws is None else solve_replicates(goal, draws, _tilts(one, p, draws))
     spread = np.quantile(optima, ends, axis=0, method="nearest") if len(optima) else np.full((2, len(p)), np.nan)
     p_low, p_high = widen(spread, p)
-    (warnings, notices), rivals = _say_what_to_know(one, proof), _rivals(one, p)
-    warnings = [*_say_what_is_ahead(rivals, one.unit), *warnings]
+    rivals = _rivals(one, p)
     return Mixture(
-        **common_fields(one, warnings, notices),
+        **common_fields(one, [*_say_what_is_ahead(rivals, one.unit), *_warn(one, proof)], one.notices),
         p=p,
         p_low=p_low,
         p_high=p_high,
@@ -254,29 +253,25 @@ def _indifferent(one: Question) -> bool:
     return M > 1 and bool(np.isfinite(found).all() and np.ptp(found) <= SAME * np.abs(found).max())
 
 
-def _say_what_to_know(one: Question, proof: Proof) -> tuple[list[str], list[str]]:
-    """Warnings, those first that change most of what a reader would do; and notices."""
-    within, p, found = one.within, proof.p, []
+def _warn(one: Question, proof: Proof) -> Iterator[str]:
+    """Warnings, those first that change most of what a reader would do."""
+    within, p, anchor = one.within, proof.p, one.goal.anchor
     if np.isnan(proof.gap):
-        found.append("What is asked is not convex in the mixture: this is the best of a search, without a proof.")
+        yield "What is asked is not convex in the mixture: this is the best of a search, without a proof."
     elif not proof.gap <= LOOSE:
-        found.append(f"The proof is loose: a mixture may be better by {proof.gap:.1e} of the objective.")
+        yield f"The proof is loose: a mixture may be better by {proof.gap:.1e} of the objective."
     least = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
     if least.any():
         names = list_names([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(least).tolist()])
-        found.append(f"At the smallest ratios seen in runs: {names}; less may do.")
-    if one.goal.anchor is not None and (one.goal.anchor == 0).any():
-        shut = list_names([within.sources[i] for i in np.flatnonzero(one.goal.anchor == 0).tolist()])
-        found.append(f"The anchor has none of {shut}: a pull towards it shuts them out.")
+        yield f"At the smallest ratios seen in runs: {names}; less may do."
+    if anchor is not None and (anchor == 0).any():
+        shut = list_names(np.array(within.sources)[anchor == 0].tolist())
+        yield f"The anchor has none of {shut}: a pull towards it shuts them out."
     epochs = epochs_of(p, one.surface.available, one.surface.D)
     often = [f"{within.sources[i]} {epochs[i]:.3g} times" for i in np.flatnonzero(epochs > ONCE).tolist()]
     if often and one.fit.repetition is None:
-        found.append(f"The law counts repeated tokens as fresh ones, but the mixture sees {list_names(often)}.")
-    found += list(one.surface.warnings(p[None]))
-    notices = [*one.notices]
-    if one.surface.draws is None:
-        notices.append("ratios have no intervals: the fit has no bootstrap replicates of a convex law")
-    return found, notices
+        yield f"The law counts repeated tokens as fresh ones, but the mixture sees {list_names(often)}."
+    yield from one.surface.warnings(p[None])
 
 
 def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
@@ -294,16 +289,17 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     if (left := one.fit.residual) is not None:
         runs = [] if one.within.supply.read.any() else zip(left.runs, left.p, strict=True)
         trained = {f"run {name}": q for name, q in runs}
-        mixtures |= {name: trained[name] for name in filter(None, [_best_of(one, trained)[0]])}
-        best, total = _best_of(one, mixtures)
-        if total * (1 + AHEAD) < _best_of(one, {"": p})[1]:
-            near = refine(_corrected(one), mixtures[best])
-            if _best_of(one, {"": near})[1] < total:  # runs are kinks of what is missed: one may itself be best
+        goal = replace(one.goal, law=Searched(surface, corrected=True))
+        mixtures |= {name: trained[name] for name in filter(None, [_best_of(goal, trained)[0]])}
+        best, total = _best_of(goal, mixtures)
+        if total * (1 + AHEAD) < goal.total(p):
+            near = refine(goal, mixtures[best])
+            if _best_of(goal, {"": near})[1] < total:  # runs are kinks of what is missed: one may itself be best
                 mixtures[f"{NEAR} {best}"] = near
     gains = [one.gain_between(p, q) for q in mixtures.values()]
     each = [_comparison(one, *pair, gain) for pair, gain in zip(mixtures.items(), gains, strict=True)]
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
-    times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist() if each else []
+    times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist()
     for known, gain, (usual, low, high) in zip(each, gains, times, strict=True):
         known |= dict(zip(("gains", "gains_low", "gains_high"), gain.each, strict=True))
         within = one.goal.violation(known["p"]) <= FEASIBLE
@@ -312,15 +308,9 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
-def _corrected(one: Question) -> Goal:
-    """What is asked of predicted losses: the law's, with what it misses of mixtures near the runs."""
-    return replace(one.goal, law=Searched(one.surface, corrected=True))
-
-
-def _best_of(one: Question, mixtures: Mapping[str, FloatArray]) -> tuple[str, float]:
-    """The mixture within the bounds that is predicted best, and its total; no name and infinity if there is none."""
-    goal = _corrected(one)
-    totals = {name: goal.total(q) for name, q in mixtures.items() if one.goal.violation(q) <= FEASIBLE}
+def _best_of(goal: Goal, mixtures: Mapping[str, FloatArray]) -> tuple[str, float]:
+    """The best mixture within the bounds, and its total; no name and infinity if there is none."""
+    totals = {name: goal.total(q) for name, q in mixtures.items() if goal.violation(q) <= FEASIBLE}
     best = min(totals, key=lambda name: totals[name], default="")
     return best, totals.get(best, np.inf)
 
