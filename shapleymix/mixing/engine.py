@@ -315,7 +315,8 @@ class _Search:
         """What all slopes, those of floors and caps too, lack of zero (B, n)."""
         found = place.tilt.copy()
         found[:, : self.M] += here.dual[:, self.caps] - here.dual[:, : self.M]
-        found[:, self.M : self.M + self.L] -= here.dual[:, self.above]
+        if self.L:
+            found[:, self.M : self.M + self.L] -= here.dual[:, self.above]
         return found
 
     def _move(
@@ -346,8 +347,9 @@ class _Newton:
         diagonal = _diagonals(curved)
         diagonal *= 1 + RIDGE
         diagonal += self.walls + SMALLEST + (1 - search.free)
-        self.curved, self.matrix, spare = curved, curved, np.zeros(place.ties.shape[:2])
+        self.curved = self.matrix = curved
         if search.T:
+            spare = self.spare = np.zeros(place.ties.shape[:2])
             self.open = here.slack[:, search.loose] + place.beyond
             spare[:, search.E :] = 1 / self.ratio[:, search.loose]
             lent = place.level * np.ones_like(spare)
@@ -366,14 +368,15 @@ class _Newton:
         diagonal = _diagonals(self.total)
         diagonal += RIDGE * diagonal + NONE
         if search.T:
-            diagonal += spare / self.kept
+            diagonal += self.spare / self.kept
 
     def direction(self, target: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Changes of the iterate that make products of slacks and multipliers less by `target` (B, C)."""
         search, place, M, L, E = self.search, self.place, self.search.M, self.search.L, self.search.E
         back, right, lack, loose = -target / self.here.slack, -self.residual, -place.lacking, search.loose
         right[:, :M] += back[:, :M] - back[:, search.caps]
-        right[:, M : M + L] += back[:, search.above]
+        if L:
+            right[:, M : M + L] += back[:, search.above]
         if not search.all_free:
             right[:, :M] *= search.free
         if search.T:
