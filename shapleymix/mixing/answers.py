@@ -320,7 +320,10 @@ class Mixture(Answer):
     def headline(self) -> str:
         """The objective with its proof."""
         gap = f"at most {self.gap:.1e} {self.objective_unit} from the best" if self.gap < np.inf else "without a proof"
-        return f"Mixture at {_budget(self)}: {self.objective_text}, {gap}"
+        loss = f"loss {self.objective:.4f} {self.objective_unit}"
+        value = f"score {1 - self.objective:.4f}" if self.measure == "error" else loss
+        origin = self.weights_origin.split(":")[0]
+        return f"Mixture at {_budget(self)}: {self.objective_kind} {value} ({origin}), {gap}"
 
     def to_document(self) -> dict[str, Json]:
         """The fields, and for those who read the file the verdict, the ratios by name, and those of the rest."""
@@ -349,58 +352,49 @@ class Mixture(Answer):
         return epochs_of(self.p_high, self.available, self.D)
 
     @property
-    def objective_text(self) -> str:
-        """The objective in words: a loss with its unit, or a score."""
-        value = f"loss {self.objective:.4f} {self.objective_unit}"
-        value = f"score {1 - self.objective:.4f}" if self.measure == "error" else value
-        return f"{self.objective_kind} {value} ({self.weights_origin.split(':')[0]})"
-
-    @property
     def verdict(self) -> str:
         """Over which rivals the gain is within its error bar, who does better there, and who beats this mixture."""
         others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
-        unsure, beaten_by = [one for one in others if one.gain_high > 0], [one for one in others if one.gain_high <= 0]
-        better, told = [f"{list_names(one.better)} over {one.name}" for one in unsure if one.better], []
-        if sure := [one.name for one in self.baselines if one.sure]:
-            told.append(f"This mixture is better than {list_names(sure)}, beyond its error bar.")
-        if unsure:
-            named = list_names([one.name for one in unsure])
-            told.append(f"The predicted gain of this mixture over {named} is within its error bar.")
-        if better:
-            told.append(f"The gain of {list_names(better)} is not.")
-        if inside := [one.name for one in beaten_by if one.within_bounds]:
-            told.append(f"{list_names(inside)} is better than this mixture, beyond its error bar.")
-        if outside := [one.name for one in beaten_by if not one.within_bounds]:
-            named = list_names(outside)
-            told.append(f"Without the bounds or the pull a mixture such as {named} is better, beyond its error bar.")
-        return " ".join(told)
+        unsure, ahead = [one for one in others if one.gain_high > 0], [one for one in others if one.gain_high <= 0]
+        sentences = {
+            "This mixture is better than {}, beyond its error bar.": [one.name for one in self.baselines if one.sure],
+            "The predicted gain of this mixture over {} is within its error bar.": [one.name for one in unsure],
+            "The gain of {} is not.": [f"{list_names(one.better)} over {one.name}" for one in unsure if one.better],
+            "{} is better than this mixture, beyond its error bar.": [one.name for one in ahead if one.within_bounds],
+            "Without the bounds or the pull a mixture such as {} is better, beyond its error bar.": [
+                one.name for one in ahead if not one.within_bounds
+            ],
+        }
+        return " ".join(text.format(list_names(names)) for text, names in sentences.items() if names)
 
     @property
     def conclusion(self) -> str:
         """What one repeats: the mixture, the likely gain over the best other one, and how far beyond the runs it is."""
         ratios = self._name_ratios(self.rest)
-        told = [f"Train {'the rest on ' if self.read.any() else ''}{ratios}."]
+        sentences = [f"Train {'the rest on ' if self.read.any() else ''}{ratios}."]
         others = [one for one in self.baselines if one.within_bounds and not np.array_equal(one.p, self.p)]
         best = min((one for one in others if not one.reason), key=lambda one: one.objective, default=None)
         if self.indifferent:
-            told = [f"The runs tell no mixture from another: {ratios} is as good as any other within the bounds."]
+            sentences = [f"The runs tell no mixture from another: {ratios} is as good as any other within the bounds."]
         elif best is None:
-            told.append("No other mixture within the bounds is known to compare it with.")
+            sentences.append("No other mixture within the bounds is known to compare it with.")
         elif best.gain > -AHEAD * abs(self.objective):
-            told.append(f"It is better than {best.name}, the best other mixture, by {self._say_gain(best)}")
+            sentences.append(f"It is better than {best.name}, the best other mixture, by {self._say_gain(best)}")
         else:  # which comes first: the mixture to train is that one
             gain = f"{-best.gain:.3f} {self.objective_unit}"
-            told.insert(0, f"By what runs near there measured, {best.name} is better than the law's best by {gain}: ")
-            told[0] += f"{self._name_ratios(self.rest_of(best.p))}."
-            told[1] = f"By the law alone: {ratios}."
+            sentences.insert(
+                0, f"By what runs near there measured, {best.name} is better than the law's best by {gain}: "
+            )
+            sentences[0] += f"{self._name_ratios(self.rest_of(best.p))}."
+            sentences[1] = f"By the law alone: {ratios}."
         off = {name: f"{name} is beyond the runs" for name in self.beyond}
         off |= {"line": "together N and D are off the runs' line"}
         texts = [f"{off[name]} by a factor of {factor:.3g}" for name, factor in self.beyond.items() if factor > 1]
         if texts and best is not None and not np.isnan(best.gain_low):
             level, ranking = self.objective_high - self.objective_low, best.gain_high - best.gain_low
             texts[-1] += f": the loss itself is known within {level / 2:.3f}, the gain within {ranking / 2:.3f}"
-        told += [f"{' and '.join(texts)}."] if texts else ["N and D are within the runs."] * bool(self.beyond)
-        return " ".join(told)
+        sentences += [f"{' and '.join(texts)}."] if texts else ["N and D are within the runs."] * bool(self.beyond)
+        return " ".join(sentences)
 
     def _name_ratios(self, p: FloatArray) -> str:
         """The largest ratios of a mixture (M,) with their names."""
@@ -461,11 +455,8 @@ class MixtureGrid(Tabular, Record):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What changes what a reader would do, each thing once, with the first budget where it is so."""
-        found: dict[str, Mixture] = {}
-        for one in self.entries:
-            for text in one.warnings:
-                found.setdefault(text, one)
-        return tuple(f"{text} (first at {_budget(one)})" for text, one in found.items())
+        first = {text: one for one in reversed(self.entries) for text in one.warnings}
+        return tuple(f"{text} (first at {_budget(one)})" for text, one in first.items())
 
     @property
     def ratios(self) -> dict[str, list[float]]:

@@ -26,7 +26,7 @@ from shapleymix.mixing.constraints import Constraint
 from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, WeightSpec
 from shapleymix.records import Record
 from shapleymix.tables.mixtures import MixtureSpec, Rivals
-from shapleymix.tables.words import parse_choice, parse_level, parse_number, parse_whole
+from shapleymix.tables.words import parse_choice, parse_level, parse_number, parse_positive, parse_whole
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,17 +68,16 @@ class Asked(Bounds):
         if not isinstance(self.constraints, (list, tuple)) or not all(map(callable, self.constraints)):
             hint = "give a list of functions from ratios by name to cvxpy constraints: lambda p: p['en'] <= 0.5"
             raise UsageError(f"constraints: {described(self.constraints)} holds no functions", hint=hint)
-        if parse_number(self.kl, "kl") < 0:
-            raise UsageError("the weight of the KL term must be a number that is not negative")
+        if (parse_number(self.kl, "kl") == 0) != (self.anchor is None):
+            raise UsageError("anchor and kl go together", hint="for instance the anchor uniform, and kl 0.1")
+        if self.anchor is not None:
+            parse_positive(self.kl, "kl")
         for option, other, there in (
             ("max_epochs", "languages or available", self.table is not None or self.available is not None),
             ("monolingual", f"weights {NORMALIZED!r}", str(self.weights) == NORMALIZED),
-            ("anchor", "kl", self.kl > 0),
         ):
             if getattr(self, option) is not None and not there:
                 raise UsageError(f"{option} does nothing without {other}", hint=f"give {other}, or leave out {option}")
-        if self.kl > 0 and self.anchor is None:
-            raise UsageError("a KL weight needs an anchor mixture", hint="for instance the anchor uniform")
         if self.downstream is not None and self.unit != "nats":
             raise UsageError("unit is of losses, not of scores", hint="leave out unit or downstream")
 

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import Fault, InfeasibleError, UsageError, did_you_mean
+from shapleymix.errors import InfeasibleError, UsageError
 from shapleymix.files import read_json
 from shapleymix.fitting.evidence import traceless
 from shapleymix.fitting.settings import Size
+from shapleymix.laws.pieces import product
 from shapleymix.mixing.polytope import FIXED, GIVEN, KEPT, READ, TOKENS, UNSEEN, Ball, Polytope, Supply
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables import words
@@ -70,8 +71,6 @@ class Group:
     def __post_init__(self) -> None:
         members = (self.sources,) if isinstance(self.sources, str) else tuple(self.sources)
         object.__setattr__(self, "sources", members)
-        if not members or not all(isinstance(member, str) and member for member in members):
-            raise UsageError(f"{members!r} are no sources of a group", hint=_HINT)
         for side in ("lower", "upper"):
             object.__setattr__(self, side, words.parse_ratio(getattr(self, side), f"the group {self.label!r}"))
         if self.lower > self.upper:
@@ -83,7 +82,7 @@ class Group:
         return self.name or "+".join(self.sources)
 
     @classmethod
-    def read(cls, text: str, known: Sequence[str] = ()) -> Group:
+    def read(cls, text: str, known: Sequence[str]) -> Group:
         """A group from `en+de<=0.6`, `cjk: zh+ja>=0.1`, `en+de=50%` or `0.2<=en+de<=0.5`.
 
         Parameters
@@ -100,7 +99,7 @@ class Group:
         """
         found = _BOUND.fullmatch(text) if isinstance(text, str) else None
         members = labels_between(found["members"], known) if found else ()
-        if found is None or not all(members) or (found["low"] and found["sign"] != "<="):
+        if found is None or not members or (found["low"] and found["sign"] != "<="):
             raise UsageError(f"group: {text!r} is no bound", hint=_HINT)
         what, sign = f"the group {text!r}", found["sign"]
         bound = words.parse_ratio(found["bound"].strip(), what)
@@ -154,9 +153,7 @@ def families_of(
     return found
 
 
-def members_of(
-    names: Sequence[str], known: Sequence[str], families: Families, what: str, noun: str = "source"
-) -> tuple[str, ...]:
+def members_of(names: Sequence[str], known: Sequence[str], families: Families, what: str) -> tuple[str, ...]:
     """The labels that names stand for, of which some are families.
 
     Raises
@@ -164,30 +161,18 @@ def members_of(
     UsageError
         If a name is neither a known one nor a family, or is both.
     """
-    faults, members = [], []
+    words.require_names(dict.fromkeys(names), (*known, *families), what)
     for name in names:
         if name in known and families.get(name, (name,)) != (name,):
-            hint = "rename the source, or the family or parent"
-            faults.append(Fault(f"{what}: {name!r} is a {noun} and a family", value=name, hint=hint))
-        elif name not in known and name not in families:
-            hint = did_you_mean(name, (*known, *families))
-            faults.append(Fault(f"{what}: {name!r} is no {noun}", value=name, hint=hint))
-        else:
-            members += [name] if name in known else families[name]
-    if faults:
-        raise UsageError.of(faults, what)
-    return tuple(dict.fromkeys(members))
+            raise UsageError(f"{what}: {name!r} is one name and a family", hint="rename one of the two")
+    return tuple(dict.fromkeys(member for name in names for member in families.get(name, (name,))))
 
 
 def labels_between(text: str, known: Sequence[str]) -> tuple[str, ...]:
     """Labels with `+` between them, the longest known ones first, since a label may hold a `+` itself."""
-    pieces, parts, start = text.split("+"), [], 0
-    while start < len(pieces):
-        ends = (end for end in range(len(pieces), start, -1) if "+".join(pieces[start:end]).strip() in known)
-        end = next(ends, start + 1)
-        parts.append("+".join(pieces[start:end]).strip())
-        start = end
-    return tuple(parts)
+    longest = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+    labels = re.findall(rf"\s*(?:{longest})(?=\s*(?:\+|$))|[^+]+", text)
+    return tuple(filter(None, map(str.strip, labels)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,15 +203,13 @@ class Bounds:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "languages", languages_of(self.languages))
-        if (self.near is None) != (self.within is None):
-            hint = "give the mixture (uniform), and how far from it (0.2)"
-            raise UsageError("near and within go together", hint=hint)
+        for one, other in (("near", "within"), ("after", "trained")):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise UsageError(f"{one} and {other} go together", hint="give both of them, or none")
         if isinstance(self.fix, (int, float)) or (isinstance(self.fix, str) and "=" not in self.fix):
             raise UsageError(f"fixed ratio: {self.fix!r} has no name", hint="write it like en=0.3")
         if self.kept is not None and not self.keep_within:
             raise UsageError("kept does nothing without keep_within", hint="give keep_within, or leave out kept")
-        if (self.after is None) != (self.trained is None):
-            raise UsageError("after and trained go together", hint="for instance after mixture.json, trained 400B")
 
     @property
     def table(self) -> Languages | None:
@@ -268,40 +251,33 @@ def polytope_of(
     names = tuple(sources)
     families, supply = families_of(asked.table, names, parents), _supply_of(asked, names, D, usual_epochs)
     groups = groups_of(asked.groups, names, families)
-    rows = [one for one in groups if one.upper > 0]
-    closed = [name for one in groups if one.upper == 0 for name in one.sources]
     bounds = Polytope(
         sources=names,
         **_tightest(asked, names, D, supply, families.keys() - set(names)),
-        rows=np.array([[float(name in one.sources) for name in names] for one in rows]).reshape(-1, len(names)),
-        row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in rows]),
-        row_high=np.array([one.upper if one.upper < 1 else np.inf for one in rows]),
-        row_names=tuple(one.label for one in rows),
+        rows=np.array([[float(name in one.sources) for name in names] for one in groups]).reshape(-1, len(names)),
+        row_low=np.array([one.lower if one.lower > 0 else -np.inf for one in groups]),
+        row_high=np.array([one.upper if one.upper < 1 else np.inf for one in groups]),
+        row_names=tuple(one.label for one in groups),
         ball=None if asked.near is None else _ball(asked, mixture_of(asked.near, names, supply.available, D)),
         supply=supply,
     )
-    bounds = bounds.hold_at_zero(np.isin(names, list(unseen)), UNSEEN).hold_at_zero(np.isin(names, closed), GIVEN)
+    bounds = bounds.hold_at_zero(np.isin(names, list(unseen)), UNSEEN)
     listed = [asked.keep_within] if isinstance(asked.keep_within, str) else asked.keep_within
     for parent in [name.strip() for text in listed for name in text.split(",") if name.strip()]:
-        members = np.isin(names, members_of([parent], names, families, "keep_within"))
-        if parent in names:
-            hint = did_you_mean(parent, families) or "give the languages table that names parents or families"
-            raise UsageError(f"keep_within: {parent!r} is one source, with nothing inside of it to keep", hint=hint)
-        bounds = _keep_inside(bounds, parent, members, asked.kept)
+        words.require_names({parent: None}, tuple(families), "keep_within")
+        bounds = _keep_inside(bounds, parent, np.isin(names, families[parent]), asked.kept)
     return bounds
 
 
 def _tightest(asked: Bounds, names: tuple[str, ...], D: float, supply: Supply, sums: Set[str]) -> dict[str, Any]:
     """The fields `lower` and `upper` of a polytope, and which of the bounds on a ratio each of them is."""
-    none, free = np.full(len(names), np.nan), np.isinf(supply.epochs)
+    none = np.full(len(names), np.nan)
     fixed, most, least = (
         amounts(none, given, names, words.parse_ratio, what, sums)
         for given, what in ((asked.fix, "fix"), (asked.caps, "caps"), (asked.floors, "floors"))
     )
-    with np.errstate(invalid="ignore"):
-        tokens = np.where(free, np.where(supply.available == 0, 0.0, np.nan), supply.available * supply.epochs)
     wanted, read = (np.where(known > 0, known, np.nan) for known in (supply.least, supply.read))
-    caps = {FIXED: fixed, GIVEN: most, TOKENS: tokens / D, "": np.ones(len(names))}
+    caps = {FIXED: fixed, GIVEN: most, TOKENS: product(supply.available, supply.epochs) / D, "": np.ones(len(names))}
     floors = {FIXED: fixed, GIVEN: least, TOKENS: wanted / D, READ: read / D, "": np.zeros(len(names))}
     above, below = np.stack([*caps.values()]), np.stack([*floors.values()])
     upper, lower = np.nanmin(above, axis=0), np.nanmax(below, axis=0)
@@ -369,10 +345,7 @@ def _keep_inside(bounds: Polytope, parent: str, members: BoolArray, kept: Mixtur
     inside = np.where(members, traceless(whole), 0.0)
     if not inside.any():
         raise UsageError(f"keep_within: the mixture whose ratios are to be kept has none of {parent}")
-    none = (inside > 0) & (bounds.upper <= 0)
-    bounds = bounds.hold_at_zero(members & ((inside == 0) | none.any()), KEPT)
-    if none.any():
-        return bounds
+    bounds = bounds.hold_at_zero(members & (inside == 0), KEPT)
     for place in np.flatnonzero(inside)[1:].tolist():
         weights = np.where(np.arange(len(members)) == place, 1.0, 0.0) - members * inside[place] / inside.sum()
         bounds = bounds.with_row(f"{bounds.sources[place]} within {parent}", weights, 0.0, 0.0)

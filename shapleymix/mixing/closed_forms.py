@@ -18,7 +18,6 @@ from shapleymix.records import FloatArray
 
 WIDE = (-600.0, 600.0)
 """Log prices between which that of the interior solution lies."""
-_USE_EXACT = "use `optimize`"
 
 
 def diagonal(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
@@ -53,14 +52,11 @@ def interior(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
     Raises
     ------
     SolveError
-        If phi is singular or c is not positive.
+        If c is not positive.
     """
-    try:
-        c = np.linalg.solve(phi, np.ones(len(phi)))
-    except np.linalg.LinAlgError as error:
-        raise SolveError("the transfer matrix is singular: no interior solution", hint=_USE_EXACT) from error
+    c = np.linalg.solve(phi, np.ones(len(phi)))
     if not (c > 0).all():
-        raise SolveError("phi^-1 1 is not positive: no interior solution", hint=_USE_EXACT)
+        raise SolveError("phi^-1 1 is not positive: no interior solution", hint="use `optimize`")
 
     def theta(log_price: float) -> FloatArray:
         return (a * gamma / c * np.exp(-log_price)) ** (1 / (gamma + 1))

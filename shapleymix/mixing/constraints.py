@@ -27,7 +27,7 @@ INSIDE = 1e-12
 
 @dataclass(frozen=True)
 class CurvedConstraints:
-    """Convex expressions of the ratios that must be at most `room`.
+    """Convex expressions of the ratios that must be at most 0.
 
     Attributes
     ----------
@@ -37,20 +37,17 @@ class CurvedConstraints:
         What to call each.
     expressions : tuple of cvxpy.Expression
         Each in units of ratio, and of any shape.
-    room : tuple of float
-        What each may be at most.
     """
 
     variable: Any
     names: tuple[str, ...]
     expressions: tuple[Any, ...]
-    room: tuple[float, ...]
 
     def violation(self, p: FloatArray) -> float:
         """By how much a mixture (M,) breaks the worst of them; infinite where one has no value."""
         self.variable.value = np.maximum(p, 0.0)
-        over = [np.max(one.value) - room for one, room in zip(self.expressions, self.room, strict=True)]
-        return max(float(np.nan_to_num(np.max(over), nan=np.inf)), 0.0)
+        over = np.max([np.max(one.value) for one in self.expressions])
+        return max(float(np.nan_to_num(over, nan=np.inf)), 0.0)
 
     def cuts(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Of each the tangent at a mixture (M,) of the part that is broken most: rows (C, M) and their limits (C,).
@@ -61,19 +58,18 @@ class CurvedConstraints:
             If one has no slope there.
         """
         found, inside = [], np.maximum(p, INSIDE)
-        for name, one, room in zip(self.names, self.expressions, self.room, strict=True):
+        for name, one in zip(self.names, self.expressions, strict=True):
             if (tangents := _tangents(one, self.variable, inside)) is None:
                 raise SolveError(f"{name} has no slope at some mixture", hint="write it with smooth functions")
             worst = int(np.argmax(tangents[0] @ inside - tangents[1]))
-            found.append((tangents[0][worst], tangents[1][worst] + room))
+            found.append((tangents[0][worst], tangents[1][worst]))
         rows, limits = zip(*found, strict=True)
         return np.stack(rows), np.array(limits)
 
     def relax(self, name: str, by: float) -> CurvedConstraints:
         """The same with more room in those of a name."""
-        return replace(
-            self, room=tuple(one + by * (name == own) for own, one in zip(self.names, self.room, strict=True))
-        )
+        pairs = zip(self.names, self.expressions, strict=True)
+        return replace(self, expressions=tuple(one - by if name == own else one for own, one in pairs))
 
 
 def rows_and_curves(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope, CurvedConstraints | None]:
@@ -106,7 +102,7 @@ def rows_and_curves(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[
             for weights, limit in zip(rows, limits, strict=True):
                 bounds = bounds.with_row(name, weights, limit if equal else -np.inf, limit)
     names, expressions = zip(*further, strict=True) if further else ((), ())
-    return bounds, CurvedConstraints(p, names, expressions, (0.0,) * len(names)) if further else None
+    return bounds, CurvedConstraints(p, names, expressions) if further else None
 
 
 def _read_comparison(constraint: Any, p: Any, example: str) -> tuple[Any, bool]:

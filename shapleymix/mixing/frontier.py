@@ -25,7 +25,7 @@ from shapleymix.mixing.question import Question
 from shapleymix.mixing.reporting import common_fields
 from shapleymix.mixing.solving import solve_all
 from shapleymix.mixing.weights import Weights
-from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.records import BoolArray, FloatArray, Record
 
 POINTS, MOST_POINTS = 9, 99
 ROUNDS = 3
@@ -110,14 +110,10 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     w = np.stack([_side_weights(side, targets, one.weights) for side in names])
     shares, proofs, notices = _spread_points(one, w, points)
     entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
-    if len(entries) < points:
-        notices = [f"the curve has {len(entries)} points that differ, not {points}", *notices]
-    if one.within.supply.read.any():
-        notices.append("columns p are ratios of the whole run, columns rest those of what is still to be read")
     numbers = tuple(map(str, range(1, len(entries) + 1)))
     warnings = surface.warnings(np.stack([entry.p for entry in entries]), numbers)
-    said = common_fields(one, warnings, (*one.notices, *notices))
-    return Frontier(**said, between=between, first_targets=names[0], second_targets=names[1], entries=entries)
+    fields = common_fields(one, warnings, (*one.notices, *notices))
+    return Frontier(**fields, between=between, first_targets=names[0], second_targets=names[1], entries=entries)
 
 
 def _refuse_other_goals(one: Question) -> None:
@@ -156,7 +152,7 @@ def _targets_of(side: str, targets: tuple[str, ...], families: Families) -> tupl
     if side.strip() == REST and REST not in targets:
         return ()
     labels = labels_between(side, (*targets, *families))
-    return members_of(labels, targets, families, "frontier", "target")
+    return members_of(labels, targets, families, "frontier")
 
 
 def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weights) -> FloatArray:
@@ -173,30 +169,25 @@ def _spread_points(one: Question, w: FloatArray, points: int) -> tuple[FloatArra
     Of the curve the part counts on which the law has a prediction; what else there is is said.
     """
     known: dict[float, Proof] = {}
-    shares, sides, there = _solve_shares(one, w, known, np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0]))
-    for _ in range(ROUNDS):
-        wanted = _between(shares[there], _along(sides[there]), points)
-        shares, sides, there = _solve_shares(one, w, known, wanted)
-    kept = there[~_are_dominated(sides[there])]
+    shares = wanted = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0])
+    sides, lost = np.zeros((len(shares), 2)), []
+    for _ in range(1 + ROUNDS):
+        goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
+        known |= dict(zip(goals, solve_all(list(goals.values())), strict=True))
+        shares = np.array(sorted(known))
+        losses = one.surface.mean(np.stack([known[share].p for share in shares.tolist()]))
+        sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)
+        there = np.isfinite(sides).all(axis=1)
+        if not there.any():
+            hint = "add small floors, or weights"
+            raise SolveError("within the bounds no mixture has a loss on both sides", hint=hint)
+        lost = ["the curve ends where the law gives more than an untrained model's loss"] * (not there.all())
+        shares, sides = shares[there], sides[there]
+        wanted = _between(shares, _along(sides), points)
+    kept = np.flatnonzero(~_are_dominated(sides))
     kept = kept[np.argsort(sides[kept, 1], kind="stable")]
     chosen = shares[kept[_nearest(_along(sides[kept]), points)]]
-    lost = ["the curve ends where the law gives more than an untrained model's loss"] * (len(there) < len(shares))
     return chosen, [known[share] for share in chosen.tolist()], lost
-
-
-def _solve_shares(
-    one: Question, w: FloatArray, known: dict[float, Proof], wanted: FloatArray
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    """All shares (R,) with the wanted ones solved, mean losses (R, 2) of both sides, and the places that have both."""
-    goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
-    known |= dict(zip(goals, solve_all(list(goals.values())), strict=True))
-    shares = np.array(sorted(known))
-    losses = one.surface.mean(np.stack([known[share].p for share in shares.tolist()]))
-    sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)
-    there = np.flatnonzero(np.isfinite(sides).all(axis=1))
-    if not len(there):
-        raise SolveError("within the bounds no mixture has a loss on both sides", hint="add small floors, or weights")
-    return shares, sides, there
 
 
 def _along(losses: FloatArray) -> FloatArray:

@@ -83,9 +83,9 @@ class Goal:
 
     def of(self, losses: FloatArray) -> FloatArray:
         """The mean or worst of losses (..., K); a target of weight 0 never counts, even without a prediction."""
-        counted = self.w > 0
-        weighed = self.w[counted] * losses[..., counted]
-        return weighed.max(axis=-1) if self.worst else weighed.sum(axis=-1)
+        weighted = self.w > 0
+        products = self.w[weighted] * losses[..., weighted]
+        return products.max(axis=-1) if self.worst else products.sum(axis=-1)
 
     def value(self, p: FloatArray) -> FloatArray:
         """The mean or worst loss at mixtures p (..., M), without the penalty."""

@@ -52,15 +52,13 @@ def explain(bounds: Polytope) -> InfeasibleError | None:
 
 
 def _faults_of_sums(bounds: Polytope) -> list[Fault]:
-    floors, caps = float(bounds.lower.sum()), float(bounds.upper.sum())
-    if floors > 1 + FEASIBLE:
-        listed = ", ".join(f"{name} {low:.4g}" for name, low in zip(bounds.sources, bounds.lower, strict=True) if low)
-        hint = f"lower them by {floors - 1:.4g} in all, for instance multiply each by {1 / floors:.4g}"
-        return [Fault(f"the floors sum to {floors:.6g}, above 1 by {floors - 1:.4g}: {listed}", hint=hint)]
-    if caps < 1 - FEASIBLE:
-        listed = ", ".join(f"{name} {high:.4g}" for name, high in zip(bounds.sources, bounds.upper, strict=True))
-        text = f"the caps sum to {caps:.6g}, short of 1 by {1 - caps:.4g}: {listed}"
-        return [Fault(text, value=f"{1 - caps:.6g}", hint=_more_supply(bounds, caps))]
+    for kind, values, sign in (("floors", bounds.lower, 1), ("caps", bounds.upper, -1)):
+        total = float(values.sum())
+        if (over := sign * (total - 1)) > FEASIBLE:
+            listed = ", ".join(f"{name} {one:.4g}" for name, one in zip(bounds.sources, values, strict=True) if one)
+            text = f"the {kind} sum to {total:.6g}, {'above' if sign > 0 else 'short of'} 1 by {over:.4g}: {listed}"
+            lower = f"lower them by {over:.4g} in all, for instance multiply each by {1 / total:.4g}"
+            return [Fault(text, value=f"{over:.6g}", hint=lower if sign > 0 else _more_supply(bounds, total))]
     return []
 
 
@@ -83,12 +81,12 @@ def _repair(bounds: Polytope) -> list[Fault]:
     eye, none = np.eye(len(rows)), np.zeros((len(rows), len(rows)))
     # Columns: p, then by how much each lower and each upper bound gives way.
     A, b = np.block([[-rows, -eye, none], [rows, none, -eye]]), np.concatenate([-low, high])
-    told = np.isfinite(b)
+    finite = np.isfinite(b)
     read = np.append(np.array(bounds.floor_origin) == READ, bounds.rigid)  # what was read stays read
     rigid = np.append(np.zeros(M, dtype=bool), bounds.rigid)
     cost = np.concatenate([np.zeros(M), *(np.where(one, RIGID, 1.0) for one in (read, rigid))])
     total = np.concatenate([np.ones(M), np.zeros(2 * len(rows))])[None]
-    found = linprog(cost, A_ub=A[told], b_ub=b[told], A_eq=total, b_eq=[1.0], bounds=(0, None), method="highs")
+    found = linprog(cost, A_ub=A[finite], b_ub=b[finite], A_eq=total, b_eq=[1.0], bounds=(0, None), method="highs")
     names = (*bounds.sources, *(f"the group {name}" for name in bounds.row_names))
     origins = {"floor": bounds.floor_origin, "cap": bounds.cap_origin}
     sides = (("floor", low, -1, found.x[M : M + len(rows)]), ("cap", high, 1, found.x[M + len(rows) :]))
@@ -107,15 +105,15 @@ def _repair(bounds: Polytope) -> list[Fault]:
 def _against(bounds: Polytope, more_of: FloatArray) -> str:
     """What stands against a bound that asks for more of some sources (M,), or for less: their tokens, where these
     alone hold them."""
-    held = np.array(bounds.cap_origin) == TOKENS
-    few = [i for i in np.flatnonzero((more_of > 0) | (more_of < 0) & (bounds.lower > bounds.upper)).tolist() if held[i]]
+    wanted = (more_of > 0) | (more_of < 0) & (bounds.lower > bounds.upper)
+    few = np.flatnonzero(wanted & (np.array(bounds.cap_origin) == TOKENS)).tolist()
     supply, D = bounds.supply, format_size(bounds.supply.D)
-    told = [
+    sizes = [
         f"{supply.epochs[i]:g} epochs of {bounds.sources[i]}'s {format_size(supply.available[i])} tokens are "
         f"{bounds.upper[i]:.3g} of {D}"
         for i in few[:3]
     ]
-    return f"the tokens: {', '.join(told)}" if told else "the others"
+    return f"the tokens: {', '.join(sizes)}" if sizes else "the others"
 
 
 def _faults_of_distance(bounds: Polytope, ball: Ball) -> list[Fault]:
@@ -124,11 +122,10 @@ def _faults_of_distance(bounds: Polytope, ball: Ball) -> list[Fault]:
         return []
     text = f"no mixture within the other bounds is within {ball.radius:.4g} of the one to stay near"
     least = _least_l1(bounds, ball) if ball.kind == "l1" else _least_kl(bounds, ball)
-    if not np.isfinite(least):
-        return [Fault(f"{text}: it gives ratio 0 to sources that the bounds need", hint="give it some, or use l1")]
     if least <= ball.radius * (1 + 1e-6) + FEASIBLE:
         return []
     hint = f"widen it to {least * 1.001:.4g}, or loosen the other bounds"
+    hint = hint if np.isfinite(least) else "give that mixture some of all sources that the bounds need, or use l1"
     return [Fault(f"{text}: the nearest is at {least:.4g}", value=f"{least:.6g}", hint=hint)]
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import linprog
 
-from shapleymix.fitting.evidence import TRACE, traceless
+from shapleymix.fitting.evidence import TRACE
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 FEASIBLE = 1e-9
@@ -190,8 +190,8 @@ class Polytope:
 
     @property
     def is_none(self) -> BoolArray:
-        """Sources (M,) of which no mixture has more than a trace, which is none."""
-        return self.upper < TRACE
+        """Sources (M,) that single ratios leave no more than a trace, which is none."""
+        return np.minimum(self.upper, 1 - self.lower.sum() + self.lower) < TRACE
 
     def presolve(self) -> Polytope:
         """The same where a ratio that is the same in all mixtures is held there by its own bounds, traces at 0, and
@@ -200,8 +200,8 @@ class Polytope:
         One linear program finds these, whatever bounds hold them: over mixtures times any factor, as many ratios and
         sums as can be off a bound are, each by up to 1 (Freund, Roundy and Todd 1985). There must be a mixture.
         """
-        M, upper = len(self.sources), traceless(np.maximum(self.upper, self.lower))
-        lower = np.where(self.is_none, 0.0, self.lower)
+        M, none = len(self.sources), self.is_none
+        lower, upper = np.where(none, 0.0, self.lower), np.where(none, 0.0, np.maximum(self.upper, self.lower))
         if self.is_box:
             return replace(self, lower=lower, upper=upper)
         matrix, limits, equal = self.matrices()
@@ -254,8 +254,7 @@ def linear_minimiser(cost: FloatArray, lower: FloatArray, upper: FloatArray) -> 
     s = low.copy()
     filled = np.take_along_axis(low, order, axis=-1) + np.clip(rest - before, 0.0, room)
     np.put_along_axis(s, order, filled, axis=-1)
-    last = np.sum((before < rest - FEASIBLE) & (room > 0), axis=-1, keepdims=True) - 1
-    # The marginal source is the last one that the fill touches, counted among those with room.
-    touched = np.argsort(~(room > 0), axis=-1, kind="stable")
-    margin = np.take_along_axis(touched, np.maximum(last, 0), axis=-1)
-    return s, np.take_along_axis(np.take_along_axis(cost, order, axis=-1), margin, axis=-1)[..., 0]
+    # The marginal source is the last one with room that the fill touches; the first with room if it touches none.
+    touched = (room > 0) & ((before < rest - FEASIBLE) | (before == 0))
+    margin = room.shape[-1] - 1 - np.argmax(touched[..., ::-1], axis=-1, keepdims=True)
+    return s, np.take_along_axis(cost, np.take_along_axis(order, margin, axis=-1), axis=-1)[..., 0]

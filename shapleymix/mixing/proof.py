@@ -102,14 +102,12 @@ def prove(goal: Goal, p: FloatArray, by: Multipliers | None = None) -> Proof:
     total, bounds = goal.total(p), goal.within
     within = bool(np.isfinite(total)) and goal.violation(p) <= FEASIBLE
     by = by or Multipliers(np.zeros(len(bounds.rows)), goal.active(p), np.zeros(0))
-    best = None
+    found = []
     for base in _bases(goal, p):
-        found = _lower_bound(goal, base, by)
-        best = found if best is None or found[0] > best[0] else best
-        if total - best[0] <= TIGHT * abs(total):
+        found.append(_lower_bound(goal, base, by))
+        if total - found[-1][0] <= TIGHT * abs(total):
             break
-    assert best is not None
-    bound, price, tilt = best
+    bound, price, tilt = max(found, key=lambda one: one[0])
     gap = total - bound if within else np.inf
     if gap < -FEASIBLE * (float(np.abs(tilt).sum()) + abs(total)):
         raise ProofError(

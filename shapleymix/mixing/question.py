@@ -26,7 +26,8 @@ from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
 from shapleymix.mixing.constraints import rows_and_curves
 from shapleymix.mixing.goal import WORST, Goal
 from shapleymix.mixing.infeasibility import explain, require_feasible
-from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, TOKENS, UNSEEN, Polytope
+from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, UNSEEN, Polytope
+from shapleymix.mixing.solving import OF_TARGETS, join_pieces
 from shapleymix.mixing.weights import Weights, weights_of
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import own_data, paths_of, unit_of
@@ -92,12 +93,12 @@ class Question:
         surface = read_surface(fit, asked, N, D, bounds.supply.available)
         weights = weights_of(fit, surface, asked)
         w, unit = weights.of(asked.objective, surface.unit.name)
-        within, law, told = _hold_regimes(fit, surface, bounds, w > 0, asked.allow_unseen)
+        within, law, notices = _hold_regimes(fit, surface, bounds, w > 0, asked.allow_unseen)
         goal = Goal(law, w, within, asked.objective == WORST, float(asked.kl), anchor, curved)
-        held = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
-        if held:
-            told.append(f"no fitted run saw {', '.join(held)}: kept at ratio 0, because the effect is unknown")
-        return cls(fit, surface, weights, goal, unit, asked, bounds, (*weights.notices, *told))
+        unseen = [name for name, why in zip(within.sources, within.cap_origin, strict=True) if why == UNSEEN]
+        if unseen:
+            notices.append(f"no fitted run saw {', '.join(unseen)}: kept at ratio 0, because the effect is unknown")
+        return cls(fit, surface, weights, goal, unit, asked, bounds, (*weights.notices, *notices))
 
     def with_bounds(self, bounds: Polytope) -> Self:
         """The same question within other bounds; floors of regimes are no higher than here, though there be room."""
@@ -127,12 +128,10 @@ class Question:
 
     def with_available(self, available: FloatArray) -> Self:
         """The same with these unique tokens (M,), NaN for no limit; an anchor and a ball stay where they are."""
-        sources, ball, table = self.within.sources, self.within.ball, self.asked.table
-        nowhere = None if table is None else np.full(len(table.names), np.nan)
+        sources, ball = self.within.sources, self.within.ball
         asked = replace(
             self.asked,
             fit=self.fit,
-            languages=None if table is None else replace(table, available_tokens=nowhere),
             available={name: available[i] for i, name in enumerate(sources) if np.isfinite(available[i])},
             near=None if ball is None else ball.center,
             after=None if self.asked.after is None else self.within.supply.read / self.within.supply.read.sum(),
@@ -234,17 +233,14 @@ def _bounds(fit: AnyFit, D: float, asked: Asked) -> tuple[Polytope, FloatArray |
 
 
 def _hold_regimes(
-    fit: AnyFit, surface: Surface, bounds: Polytope, counted: BoolArray, free: bool
+    fit: AnyFit, surface: Surface, bounds: Polytope, weighted: BoolArray, free: bool
 ) -> tuple[Polytope, Pieces | Searched, list[str]]:
     """The bounds with what they and the fit's regimes leave no room for held, the law within them, and notices."""
     within = require_feasible(bounds)
-    scarce = within.is_none & (bounds.upper > 0) & (np.array(within.cap_origin) == TOKENS)
-    names = [name for name, none in zip(within.sources, scarce.tolist(), strict=True) if none]
-    within, known = (within, []) if free else _at_the_runs(fit, within)
-    within, told = _above_the_edge(fit, surface, within, counted)
-    told = [*known, *told, *[f"the tokens of {', '.join(names)} are next to nothing here: left out"] * bool(names)]
+    within, notices = (within, []) if free else _at_the_runs(fit, within)
+    within = _above_the_edge(fit, surface, within, weighted)
     law = Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
-    return within, law, told
+    return within, law, notices
 
 
 def _at_the_runs(fit: AnyFit, within: Polytope) -> tuple[Polytope, list[str]]:
@@ -257,38 +253,29 @@ def _at_the_runs(fit: AnyFit, within: Polytope) -> tuple[Polytope, list[str]]:
         found = replace(within, lower=np.where(here, ratio, within.lower), upper=np.where(here, ratio, within.upper))
         if within.lower[place] <= ratio <= within.upper[place] and explain(found) is None:
             within, kept = found, [*kept, f"{within.sources[place]} {ratio:.3g}"]
+    if not kept:
+        return within, []
     text = f"every run has one ratio of {', '.join(kept)}: kept there, because what others would do is unknown"
-    return within, [text] * bool(kept)
+    return within.presolve(), [text]
 
 
-def _above_the_edge(fit: AnyFit, surface: Surface, within: Polytope, counted: BoolArray) -> tuple[Polytope, list[str]]:
-    """The bounds with the own sources of counted targets (K,) above the least ratios that a fit tells of, and a notice.
+def _above_the_edge(fit: AnyFit, surface: Surface, within: Polytope, weighted: BoolArray) -> Polytope:
+    """The bounds with the own sources of weighted targets (K,) above the least ratios that a fit knows.
 
     Below it the loss jumps, at 0 at the latest, to that of models that saw nothing of the language. Where the other
     bounds leave less room than all edges need, each gets the same share of its own; a source with no room at all is
-    held at 0. A floor that was typed holds in place of an edge.
+    left out. A floor that was typed holds in place of an edge.
     """
-    edge = _edges(fit, surface, counted)
-    for place in np.flatnonzero(edge).tolist():
-        most = within.minimise_linear(-np.eye(len(edge))[place])
-        if most is None or most[place] < TRACE:
-            within = within.hold_at_zero(np.arange(len(edge)) == place, REGIME)
-            edge[place] = 0.0
+    edge = np.where(within.is_none, 0.0, _edges(fit, surface, weighted))
     share, wanted = 1.0, within.with_floors(edge, REGIME)
     while share > LEAST_SHARE and explain(wanted) is not None:
         share /= 2
         wanted = within.with_floors(share * edge, REGIME)
-    raised = np.flatnonzero(wanted.lower > within.lower).tolist()
-    if not raised or explain(wanted) is not None:
-        return within, []
-    named = ", ".join(f"{within.sources[i]} {wanted.lower[i]:.3g}" for i in raised)
-    return wanted.presolve(), [
-        f"the runs do not tell the losses far below the smallest ratios that they had: floors are {named}"
-    ]
+    return wanted.presolve() if (wanted.lower > within.lower).any() and explain(wanted) is None else within
 
 
-def _edges(fit: AnyFit, surface: Surface, counted: BoolArray) -> FloatArray:
-    """The least ratio (M,) of each counted target's own source; 0 where a fitted run had none of it.
+def _edges(fit: AnyFit, surface: Surface, weighted: BoolArray) -> FloatArray:
+    """The least ratio (M,) of each weighted target's own source; 0 where a fitted run had none of it.
 
     Where runs without it follow a regime of their own, that is the smallest ratio of the others: below it the regimes
     meet nobody knows where. Where no run was without it, the law holds for `BELOW` of the smallest ratio too.
@@ -296,7 +283,7 @@ def _edges(fit: AnyFit, surface: Surface, counted: BoolArray) -> FloatArray:
     edge = np.zeros(len(surface.sources))
     if isinstance(fit, Fit):
         names = surface.targets if surface.score is None else surface.score.targets
-        apart = {names[j]: surface.own[j] >= 0 for j in np.flatnonzero(counted)}
+        apart = {names[j]: surface.own[j] >= 0 for j in np.flatnonzero(weighted)}
         fitted = ["" if name in fit.coverage.alike else path for name, path in zip(fit.sources, fit.paths, strict=True)]
         for target, place in enumerate(own_source(fitted, fit.targets).tolist()):
             if place >= 0 and (name := fit.targets[target]) in apart:
@@ -313,11 +300,4 @@ def _with_absent(pieces: Pieces, surface: Surface, within: Polytope) -> Pieces:
     there = (own >= 0) & within.is_none[np.maximum(own, 0)]
     if absent is None or not there.any():
         return pieces
-
-    usual, changed = {"s": 1.0, "base": 0.0, "worth": 0.0}, {}
-    for name in ("floor", "scale", "gamma", "phi", "s", "base", "worth"):
-        other, one = (getattr(known, name) for known in (absent, pieces))
-        if other is not None or one is not None:
-            sides = (usual[name] if known is None else known for known in (other, one))
-            changed[name] = np.where(there, *sides)
-    return replace(pieces, **changed)
+    return join_pieces((absent, pieces), lambda sides: np.where(there, *sides), OF_TARGETS)

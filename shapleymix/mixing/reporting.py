@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError, UsageError, described, did_you_mean
+from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.fitting.coverage import BUDGETS
 from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
-from shapleymix.fitting.surface import Gain, gain_between
+from shapleymix.fitting.surface import Gain, gain_between, widen
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import AHEAD, Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, list_names
 from shapleymix.mixing.bounds import families_of
@@ -33,9 +33,10 @@ from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.question import Question, Searched
 from shapleymix.mixing.solving import refine, solve, solve_all, solve_replicates
 from shapleymix.records import FloatArray
+from shapleymix.statistics import interval_ends
 from shapleymix.tables.languages import column_of
 from shapleymix.tables.mixtures import ONCE, Rivals, baselines_beside, epochs_of, rivals_of, shares_of_bytes
-from shapleymix.tables.words import format_size, parse_size
+from shapleymix.tables.words import amounts, parse_size
 
 LEAST = 1e-9
 """A slope below this, relative to the objective, is rounding."""
@@ -50,34 +51,28 @@ SAME = 1e-7
 """Relative: by how much the reported objective may differ from the minimised one, by rounding."""
 NEAR = "near"
 """How the name of a mixture begins that a search found."""
+_CHANGE = re.compile(r"(.+?)\s*([+-][^+-]*(?:e[+-]?\d+)?)$")
+"""A name, which may hold signs itself, and signed tokens."""
 _HINT = "write it like de+50B, or en-1T,de+10B for several at once"
 
 
 def tokens_of(text: str, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
     """The change (M,) of the unique tokens at hand (M,) that a text stands for."""
-    change = np.zeros(len(sources))
-    for part in text.split(","):
-        place, tokens = _part(part.strip(), sources)
-        name, what = sources[place], f"what if {text}"
-        if change[place]:
-            raise UsageError(f"{what}: {name!r} is given twice")
-        if not np.isfinite(available[place]):
-            raise UsageError(f"{what}: the tokens of {name!r} are not known", hint="give them, or a languages table")
-        if available[place] + tokens < 0:
-            raise UsageError(f"{what}: {name!r} has {format_size(available[place])} tokens, fewer than are taken away")
-        change[place] = tokens
+    what, pairs = f"what if {text}", ",".join(_CHANGE.sub(r"\1=\2", part.strip()) for part in text.split(","))
+    change = amounts(np.zeros(len(sources)), pairs, sources, _parse_change, what)
+    if np.isnan(available[change != 0]).any():
+        raise UsageError(f"{what}: the tokens are not known", hint="give them, or a languages table")
+    if (available + change < 0).any():
+        raise UsageError(f"{what}: fewer tokens are at hand than are taken away")
     return change
 
 
-def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
-    """Place and signed tokens of `de+50B`; the longest name that is a source, since a name may hold signs, too."""
-    for name in sorted(sources, key=len, reverse=True):
-        rest = text.removeprefix(name).strip()
-        if text.startswith(name) and rest[:1] in ("+", "-"):
-            tokens = parse_size(rest[1:], f"what if {text}")
-            return sources.index(name), tokens if rest[0] == "+" else -tokens
-    name = re.split("[+-]", text)[0].strip()
-    raise UsageError(f"what if: {text!r} is no change of a source's tokens", hint=did_you_mean(name, sources) or _HINT)
+def _parse_change(given: float | str, what: str) -> float:
+    """Signed tokens of `+50B`."""
+    word = str(given)
+    if word[:1] not in ("+", "-"):
+        raise UsageError(f"{what}: {word!r} is no change of tokens", hint=_HINT)
+    return parse_size(word[1:], what) * (1.0 if word[0] == "+" else -1.0)
 
 
 def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
@@ -91,10 +86,8 @@ def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
         If a text is no change.
     """
     given = one.asked.what_if
-    texts = [given] * bool(given) if isinstance(given, str) else given
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        raise UsageError(f"what_if: {described(given)} is no change of tokens", hint=_HINT)
-    return tuple(_answer_what_if(one, proof, text.strip()) for text in dict.fromkeys(texts))
+    texts = [str(text).strip() for text in (given if isinstance(given, (list, tuple)) else [given])]
+    return tuple(_answer_what_if(one, proof, text) for text in dict.fromkeys(filter(None, texts)))
 
 
 def _answer_what_if(one: Question, proof: Proof, text: str) -> WhatIf:
@@ -160,14 +153,14 @@ def _relax(one: Question, price: Price, field: str, place: int) -> tuple[Questio
         return one.with_bounds(replace(bounds, ball=replace(bounds.ball, radius=bounds.ball.radius + STEP))), STEP
     ends = {"upper": 1.0, "lower": LEAST_NONZERO, "row_high": np.inf, "row_low": -np.inf}
     step = min(tokens / D if price.unit == "tokens" else STEP, abs(ends[field] - price.bound))
-    asked, held = (getattr(known, field).copy() for known in (bounds, one.within))
-    for values in (asked, held):
+    asked, within = (getattr(known, field).copy() for known in (bounds, one.within))
+    for values in (asked, within):
         values[place] += step if price.side == "cap" else -step
     change = step * D if price.unit == "tokens" else step
-    if asked[place] == held[place]:
+    if asked[place] == within[place]:
         return one.with_bounds(replace(bounds, **{field: asked})), change
     # a floor of the fit's regimes, which nobody asked for
-    return replace(one, goal=replace(one.goal, within=replace(one.within, **{field: held}))), change
+    return replace(one, goal=replace(one.goal, within=replace(one.within, **{field: within}))), change
 
 
 def report(one: Question, proof: Proof) -> Mixture:
@@ -176,7 +169,7 @@ def report(one: Question, proof: Proof) -> Mixture:
     Raises
     ------
     SolveError
-        If there is no prediction for a counted target at the best mixture.
+        If there is no prediction for a weighted target at the best mixture.
     ProofError
         If what is reported is not what was minimised.
     """
@@ -184,21 +177,18 @@ def report(one: Question, proof: Proof) -> Mixture:
     _assert_minimised(one, proof)
     left = np.maximum(p - within.supply.read / surface.D, 0.0)
     losses = surface.mean(p[None])[0]
-    losses_low, losses_high = np.where(np.isnan(losses), np.nan, surface.interval(p[None], one.level)[:, 0])
+    losses_low, losses_high = surface.interval(p[None], one.level)[:, 0]
     low, high = one.objective_interval(p)
-    draws = one.draws if isinstance(goal.law, Pieces) else None
-    optima = np.zeros((0, len(p))) if draws is None else solve_replicates(goal, draws, _tilts(one, p, draws))
-    count, ends = len(optima), [0.5 - one.level / 2, 0.5 + one.level / 2]
-    spread = np.quantile(optima, ends, axis=0, method="nearest") if count else np.full((2, len(p)), np.nan)
-    (told, notices), rivals = _say_what_to_know(one, proof), _rivals(one, p)
-    told = [*_say_what_is_ahead(rivals, one.unit), *told]
-    if draws is not None and count < draws.batch[0]:
-        notices.append(f"{draws.batch[0] - count} of {draws.batch[0]} replicates, not solved, are left out of ratios")
+    draws, ends = one.draws, interval_ends(one.level)
+    optima = p[None][:0] if draws is None else solve_replicates(goal, draws, _tilts(one, p, draws))
+    spread = np.quantile(optima, ends, axis=0, method="nearest") if len(optima) else np.full((2, len(p)), np.nan)
+    p_low, p_high = widen(spread, p)
+    rivals = _rivals(one, p)
     return Mixture(
-        **common_fields(one, told, notices),
+        **common_fields(one, [*_say_what_is_ahead(rivals, one.unit), *_warn(one, proof)], one.notices),
         p=p,
-        p_low=np.minimum(spread[0], p),
-        p_high=np.maximum(spread[1], p),
+        p_low=p_low,
+        p_high=p_high,
         losses=losses,
         losses_low=losses_low,
         losses_high=losses_high,
@@ -213,7 +203,7 @@ def report(one: Question, proof: Proof) -> Mixture:
         epochs=epochs_of(p, surface.available, surface.D),
         p_bytes=shares_of_bytes(left, column_of(one.asked.table, "bytes_per_token", within.sources)),
         baselines=rivals,
-        replicates=count,
+        replicates=len(optima),
         penalty=goal.penalty(p),
         kl=goal.kl,
         anchor=goal.anchor,
@@ -249,15 +239,11 @@ def _assert_minimised(one: Question, proof: Proof) -> None:
     lacking = np.isnan(one.surface.mean(proof.p[None])[0]) & (one.goal.w > 0)
     if lacking.any():
         names = list_names([one.surface.targets[j] for j in np.flatnonzero(lacking).tolist()])
-        own = one.own & lacking
-        barred = np.any(own[:, one.within.upper @ own <= LEAST_NONZERO], axis=1)
-        shut = list_names([one.surface.sources[i] for i in np.flatnonzero(barred).tolist()])
-        hint = "give these floors, ask nearer to the fitted runs, or with more unique tokens"
-        hint = f"lift the cap of {shut}, or give the targets of that data weight 0" if shut else hint
+        hint = f"lift the caps of the data of {names} or give it floors; else weight 0, or ask nearer to the runs"
         raise SolveError(f"at the best mixture the fit has no loss for {names}, {NO_LOSS}", hint=hint)
-    said, minimised = float(one.goal.of(one.surface.of_law(proof.p[None]))[0]), float(one.goal.value(proof.p))
-    if abs(said - minimised) > SAME * max(abs(minimised), 1e-300):
-        raise ProofError(f"the minimised objective is {minimised:.9g}, the law's own {said:.9g}")
+    own, minimised = float(one.goal.of(one.surface.of_law(proof.p[None]))[0]), float(one.goal.value(proof.p))
+    if abs(own - minimised) > SAME * max(abs(minimised), 1e-300):
+        raise ProofError(f"the minimised objective is {minimised:.9g}, the law's own {own:.9g}")
 
 
 def _indifferent(one: Question) -> bool:
@@ -267,33 +253,25 @@ def _indifferent(one: Question) -> bool:
     return M > 1 and bool(np.isfinite(found).all() and np.ptp(found) <= SAME * np.abs(found).max())
 
 
-def _say_what_to_know(one: Question, proof: Proof) -> tuple[list[str], list[str]]:
-    """Warnings, those first that change most of what a reader would do; and notices."""
-    within, p, found = one.within, proof.p, []
+def _warn(one: Question, proof: Proof) -> Iterator[str]:
+    """Warnings, those first that change most of what a reader would do."""
+    within, p, anchor = one.within, proof.p, one.goal.anchor
     if np.isnan(proof.gap):
-        found.append("What is asked is not convex in the mixture: this is the best of a search, without a proof.")
+        yield "What is asked is not convex in the mixture: this is the best of a search, without a proof."
     elif not proof.gap <= LOOSE:
-        found.append(f"The proof is loose: a mixture may be better by {proof.gap:.1e} of the objective.")
-    if _indifferent(one):
-        found.append("The law tells no mixture from another: all within the bounds are as good as this one.")
-    held = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
-    if held.any():
-        names = list_names([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(held).tolist()])
-        found.append(f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough.")
-    if one.goal.anchor is not None and (one.goal.anchor == 0).any():
-        shut = list_names([within.sources[i] for i in np.flatnonzero(one.goal.anchor == 0).tolist()])
-        found.append(f"The anchor has none of {shut}: a pull towards it shuts them out.")
+        yield f"The proof is loose: a mixture may be better by {proof.gap:.1e} of the objective."
+    least = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
+    if least.any():
+        names = list_names([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(least).tolist()])
+        yield f"At the smallest ratios seen in runs: {names}; less may do."
+    if anchor is not None and (anchor == 0).any():
+        shut = list_names(np.array(within.sources)[anchor == 0].tolist())
+        yield f"The anchor has none of {shut}: a pull towards it shuts them out."
     epochs = epochs_of(p, one.surface.available, one.surface.D)
     often = [f"{within.sources[i]} {epochs[i]:.3g} times" for i in np.flatnonzero(epochs > ONCE).tolist()]
     if often and one.fit.repetition is None:
-        found.append(f"The law counts repeated tokens as fresh ones, but the mixture sees {list_names(often)}.")
-    found += list(one.surface.warnings(p[None]))
-    notices = [*one.notices]
-    if np.isnan(one.surface.available).all():
-        notices.append("without a languages table (available tokens) there is no natural mixture to compare with")
-    if one.surface.draws is None:
-        notices.append("ratios have no intervals: the fit has no bootstrap replicates of a convex law")
-    return found, notices
+        yield f"The law counts repeated tokens as fresh ones, but the mixture sees {list_names(often)}."
+    yield from one.surface.warnings(p[None])
 
 
 def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
@@ -311,16 +289,17 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     if (left := one.fit.residual) is not None:
         runs = [] if one.within.supply.read.any() else zip(left.runs, left.p, strict=True)
         trained = {f"run {name}": q for name, q in runs}
-        mixtures |= {name: trained[name] for name in filter(None, [_best_of(one, trained)[0]])}
-        best, total = _best_of(one, mixtures)
-        if total * (1 + AHEAD) < _best_of(one, {"": p})[1]:
-            near = refine(_corrected(one), mixtures[best])
-            if _best_of(one, {"": near})[1] < total:  # runs are kinks of what is missed: one may itself be best
+        goal = replace(one.goal, law=Searched(surface, corrected=True))
+        mixtures |= {name: trained[name] for name in filter(None, [_best_of(goal, trained)[0]])}
+        best, total = _best_of(goal, mixtures)
+        if total * (1 + AHEAD) < goal.total(p):
+            near = refine(goal, mixtures[best])
+            if _best_of(goal, {"": near})[1] < total:  # runs are kinks of what is missed: one may itself be best
                 mixtures[f"{NEAR} {best}"] = near
     gains = [one.gain_between(p, q) for q in mixtures.values()]
     each = [_comparison(one, *pair, gain) for pair, gain in zip(mixtures.items(), gains, strict=True)]
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
-    times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist() if each else []
+    times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist()
     for known, gain, (usual, low, high) in zip(each, gains, times, strict=True):
         known |= dict(zip(("gains", "gains_low", "gains_high"), gain.each, strict=True))
         within = one.goal.violation(known["p"]) <= FEASIBLE
@@ -329,15 +308,9 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
-def _corrected(one: Question) -> Goal:
-    """What is asked of predicted losses: the law's, with what it misses of mixtures near the runs."""
-    return replace(one.goal, law=Searched(one.surface, corrected=True))
-
-
-def _best_of(one: Question, mixtures: Mapping[str, FloatArray]) -> tuple[str, float]:
-    """The mixture within the bounds that is predicted best, and its total; no name and infinity if there is none."""
-    goal = _corrected(one)
-    totals = {name: goal.total(q) for name, q in mixtures.items() if one.goal.violation(q) <= FEASIBLE}
+def _best_of(goal: Goal, mixtures: Mapping[str, FloatArray]) -> tuple[str, float]:
+    """The best mixture within the bounds, and its total; no name and infinity if there is none."""
+    totals = {name: goal.total(q) for name, q in mixtures.items() if goal.violation(q) <= FEASIBLE}
     best = min(totals, key=lambda name: totals[name], default="")
     return best, totals.get(best, np.inf)
 
@@ -348,8 +321,8 @@ def _say_what_is_ahead(rivals: Sequence[Rival], unit: str) -> list[str]:
     if not ahead:
         return []
     best = min(ahead, key=lambda one: one.gain)
-    said = f"{best.name!r} is predicted to be better by {-best.gain:.3g} {unit}: this one is the best of the law alone"
-    return [f"The mixture {said}, and runs near there were better than it says."]
+    gain = f"{best.name!r} is predicted to be better by {-best.gain:.3g} {unit}"
+    return [f"The mixture {gain}, since runs near there were better than the law says: this one is the law's best."]
 
 
 def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
@@ -368,15 +341,13 @@ def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
     if not named:
         raise UsageError("no mixture is given to compare", hint="give at least one, such as 'uniform'")
     surface, p = one.surface, np.stack(list(named.values()))
-    losses, (low, high) = surface.mean(p), surface.interval(p, one.level)
-    low, high = (np.where(np.isnan(losses), np.nan, end) for end in (low, high))
-    entries = []
+    losses, (low, high), entries = surface.mean(p), surface.interval(p, one.level), []
     for row, name in enumerate(named):
         known = _comparison(one, name, p[row], one.gain_between(p[row], p[0]))
         entries.append(Candidate(**known, losses=losses[row], low=low[row], high=high[row]))
     entries[0] = replace(entries[0], probability=np.nan)
-    said = common_fields(one, surface.warnings(p, tuple(named)), one.weights.notices)
-    return Candidates(**said, weights=one.goal.w, entries=tuple(entries))
+    fields = common_fields(one, surface.warnings(p, tuple(named)), one.weights.notices)
+    return Candidates(**fields, weights=one.goal.w, entries=tuple(entries))
 
 
 def _comparison(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
@@ -387,19 +358,19 @@ def _comparison(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str
     return found | gained
 
 
-def common_fields(one: Question, told: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
+def common_fields(one: Question, warnings: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
     """The fields of an `Answer`, of which as many things are warnings as a reader takes in; the rest are notices."""
     surface, supply = one.surface, one.within.supply
     caveats, made_from = one.fit.caveats, one.fit.provenance
-    told = [*told[: MOST_WARNINGS - 1], *caveats[:1], *told[MOST_WARNINGS - 1 :], *caveats[1:]]
+    warnings = [*warnings[: MOST_WARNINGS - 1], *caveats[:1], *warnings[MOST_WARNINGS - 1 :], *caveats[1:]]
     return {
         "sources": tuple(surface.sources), "targets": tuple(surface.targets), "N": surface.N, "D": surface.D,
         "weights_origin": one.weights.origin, "objective_kind": one.asked.objective, "objective_unit": one.unit,
         "measure": surface.measure, "unit": surface.unit.name, "level": one.level, "available": supply.available,
         "max_epochs": supply.epochs, "min_tokens": supply.least, "read": supply.read,
         "families": families_of(one.asked.table, surface.sources, one.fit.parents),
-        "warnings": tuple(told[:MOST_WARNINGS]),
-        "notices": tuple(dict.fromkeys((*told[MOST_WARNINGS:], *notices))),
+        "warnings": tuple(warnings[:MOST_WARNINGS]),
+        "notices": tuple(dict.fromkeys((*warnings[MOST_WARNINGS:], *notices))),
         "asked": one.asked.to_document(),
         "provenance": {"shapleymix": version("shapleymix"), "fit": dict(made_from) if made_from else None},
     }  # fmt: skip

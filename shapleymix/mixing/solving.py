@@ -5,8 +5,8 @@ Axes: S goals, B replicates, R mixtures, M sources, K targets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
@@ -57,22 +57,12 @@ def search(goal: Goal, seed: int) -> FloatArray:
 
 
 def corners(bounds: Polytope, rng: np.random.Generator, count: int) -> FloatArray:
-    """Corners (C, M) of the bounds but for a KL ball: the optima of linear programs, along each source and at random.
-
-    Raises
-    ------
-    InfeasibleError
-        If no mixture meets the bounds.
-    """
+    """Corners (C, M) of the bounds but for a KL ball: optima of linear programs, along sources and at random."""
     M = len(bounds.sources)
     costs = np.concatenate([np.eye(M), -np.eye(M), rng.normal(size=(count, M))])
     if bounds.is_box:
         return linear_minimiser(costs, bounds.lower, bounds.upper)[0]
-    found = [bounds.minimise_linear(cost) for cost in costs]
-    vertices = np.array([one for one in found if one is not None]).reshape(-1, M)
-    if not len(vertices):
-        raise InfeasibleError("no mixture meets the bounds", hint="widen them")
-    return vertices
+    return np.array([p for cost in costs if (p := bounds.minimise_linear(cost)) is not None])
 
 
 def _draw_mixtures(rng: np.random.Generator, vertices: FloatArray) -> FloatArray:
@@ -131,7 +121,8 @@ def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[Proof]:
     alike = all(goal.within.is_box and goal.worst == first.worst and goal.curved is None for goal in goals)
     if not alike or any(goal.pieces.curves is not None for goal in goals):
         return [_prove_optimum(goal, *_solve_with_tangents(goal, goal.pieces)) for goal in goals]
-    found = minimise(_program(goals, stack_pieces([goal.pieces for goal in goals])))
+    same = all(goal.law is first.law for goal in goals)
+    found = minimise(_program(goals, first.pieces if same else join_pieces([goal.pieces for goal in goals], np.stack)))
     return [_prove_optimum(goal, goal, found, place) for place, goal in enumerate(goals)]
 
 
@@ -190,32 +181,33 @@ def _with_rows(goal: Goal, program: Program) -> Goal:
     return replace(goal, within=within)
 
 
-def stack_pieces(members: Sequence[Pieces]) -> Pieces:
-    """Pieces of several budgets with one more leading axis."""
-    first, none = members[0], np.zeros_like(members[0].phi)
-    if all(member is first for member in members) and not first.batch:
-        return first
-    missing = {"unique": np.full(first.n_sources, np.inf), "rate": none[..., 0], "harm": none, "worth": none}
-    names = [field.name for field in fields(first) if field.name not in ("form", "twins", "curves")]
-    stacks = {}
-    for name in names:
-        values = [getattr(member, name) for member in members]
-        if any(value is not None for value in values):
-            stacks[name] = np.stack([missing[name] if value is None else value for value in values])
-    return replace(first, **stacks)
+NOTHING = {"s": 1.0, "base": 0.0, "unique": np.inf, "rate": 0.0, "harm": 0.0, "worth": 0.0}
+"""What fields of pieces are where there are none."""
+OF_TARGETS = ("floor", "scale", "gamma", "phi", "s", "base", "worth")
+
+
+def join_pieces(
+    members: Sequence[Pieces], join: Callable[..., FloatArray], names: Sequence[str] = (*OF_TARGETS, *NOTHING)
+) -> Pieces:
+    """The last of some pieces, with fields that are joined out of those of all members, where any has them."""
+    values = {name: [getattr(member, name) for member in members] for name in names}
+    there = {name: known for name, known in values.items() if any(one is not None for one in known)}
+    filled = {name: [NOTHING[name] if one is None else one for one in known] for name, known in there.items()}
+    return replace(members[-1], **{name: join(np.broadcast_arrays(*known)) for name, known in filled.items()})
 
 
 def _program(goals: Sequence[Goal], pieces: Pieces, tilts: FloatArray | None = None) -> Program:
     """What the engine takes: goals of one kind, each with its bounds on single ratios, or one goal under replicates."""
     first, count = goals[0], max(len(goals), *pieces.batch, 1)
     (rows, limits, equal), none = first.within.sums(), np.zeros(len(first.within.lower))
+    weighted = np.any([goal.w > 0 for goal in goals], axis=0)
 
     def each(values: Sequence[FloatArray]) -> FloatArray:
         return np.broadcast_to(np.stack(values), (count, len(values[0])))
 
     return Program(
-        pieces=pieces,
-        w=each([goal.w for goal in goals]),
+        pieces=pieces if weighted.all() else pieces.select(weighted),
+        w=each([goal.w[weighted] for goal in goals]),
         lower=each([goal.within.lower for goal in goals]),
         upper=each([goal.within.upper for goal in goals]),
         anchor=each([none + 1 if goal.anchor is None else goal.anchor for goal in goals]),
@@ -238,7 +230,9 @@ def _prove_optimum(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proo
     SolveError
         If it is not within the bounds at a finite loss.
     """
-    w = goal.w * found.targets[place] if goal.worst else goal.w
+    w = goal.w.copy()
+    if goal.worst:
+        w[w > 0] *= found.targets[place]
     by, best = Multipliers(met.within.multipliers_of_rows(found.rows[place]), w, found.ball[place]), None
     for p in (_snap(goal, found.p[place]), found.p[place]):
         if goal.violation(p) > FEASIBLE or not np.isfinite(goal.total(p)):

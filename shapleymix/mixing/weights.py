@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, UsageError, did_you_mean
+from shapleymix.errors import UsageError, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.fitting.own_fit import AnyFit
 from shapleymix.fitting.surface import Surface
@@ -52,8 +52,8 @@ class Weights:
             return self.raw / (len(self.raw) if objective == MEAN else 1), self.unit
         if objective == MEAN:
             return self.raw / self.raw.sum(), plain
-        counted = self.raw[self.raw > 0]
-        return self.raw / self.raw.max(), plain if np.ptp(counted) == 0 else f"weighted {plain}"
+        alike = np.ptp(self.raw[self.raw > 0]) == 0
+        return self.raw / self.raw.max(), plain if alike else f"weighted {plain}"
 
 
 def weights_of(fit: AnyFit, surface: Surface, asked: Asked) -> Weights:
@@ -65,7 +65,7 @@ def weights_of(fit: AnyFit, surface: Surface, asked: Asked) -> Weights:
 
     Raises
     ------
-    UsageError, DataError
+    UsageError
         If a weight is for no target, negative, or all are zero.
     """
     given, table, score, targets = asked.weights, asked.table, asked.score, surface.targets
@@ -75,9 +75,6 @@ def weights_of(fit: AnyFit, surface: Surface, asked: Asked) -> Weights:
     if given is None and score is None:
         given = UNWEIGHTED if table is None or table.weight is None else table
     if isinstance(given, Languages):
-        if given.weight is None:
-            hint = "add the column, or use unweighted or normalized weights"
-            raise DataError(f"{given.origin} has no column 'weight'", hint=hint)
         return _of_numbers(column_of(given, "weight", targets), targets, f"table {given.origin}")
     if isinstance(given, str) and given == UNWEIGHTED:
         return Weights(np.ones(len(targets)), "unweighted: the mean of the losses")
@@ -100,23 +97,19 @@ def _normalize(fit: AnyFit, surface: Surface, measured: FloatArray) -> Weights:
     predicted = np.diag(fit.at(surface.N, surface.D).mean(alone.T))
     predicted = np.where(own.any(axis=0), predicted, np.nan)
     losses, known = np.where(np.isnan(measured), predicted, measured), ~np.isnan(measured)
-    faults = [
-        Fault(f"target {target!r} has no monolingual loss", hint="give its measured one, or use other weights")
-        for target, loss in zip(targets, losses.tolist(), strict=True)
-        if not loss > 0
-    ]
-    if faults:
-        raise UsageError.of(faults, "the normalized weights")
+    if lacking := [target for target, loss in zip(targets, losses.tolist(), strict=True) if not loss > 0]:
+        hint = "give the measured ones, or use other weights"
+        raise UsageError(f"there is no monolingual loss of {', '.join(lacking)} for normalized weights", hint=hint)
     origin = "measured" if known.all() else "measured where given, else predicted" if known.any() else "predicted"
-    told = f"normalized: inverse monolingual loss, {origin}"
-    return Weights(1 / (losses * surface.unit.per_nat), told, unit="times the monolingual loss")
+    raw, origin = 1 / (losses * surface.unit.per_nat), f"normalized: inverse monolingual loss, {origin}"
+    return Weights(raw, origin, unit="times the monolingual loss")
 
 
 def _of_numbers(numbers: FloatArray, targets: tuple[str, ...], origin: str) -> Weights:
     """Weights of numbers (K,), NaN where a target has none."""
     raw = np.nan_to_num(numbers)
     if (raw < 0).any() or not raw.any():
-        raise UsageError("weights must not be negative, nor all zero")
+        raise UsageError(f"weights ({origin}) must not be negative, nor all zero")
     absent = [name for name, number in zip(targets, numbers, strict=True) if np.isnan(number)]
     notices = (f"no weight for {', '.join(absent)}: counted as 0",) if absent else ()
     return Weights(raw, origin, notices)
