@@ -185,7 +185,9 @@ def report(one: Question, proof: Proof) -> Mixture:
     p_low, p_high = widen(spread, p)
     rivals = _rivals(one, p)
     return Mixture(
-        **common_fields(one, [*_say_what_is_ahead(rivals, one.unit), *_warn(one, proof)], one.notices),
+        **common_fields(
+            one, [*_say_what_is_ahead(rivals, one.unit), *_warn(one, proof)], (*one.notices, *_note(draws, len(optima)))
+        ),
         p=p,
         p_low=p_low,
         p_high=p_high,
@@ -263,7 +265,7 @@ def _warn(one: Question, proof: Proof) -> Iterator[str]:
     least = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
     if least.any():
         names = list_names([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(least).tolist()])
-        yield f"At the smallest ratios seen in runs: {names}; less may do."
+        yield f"Kept at the smallest ratios that the runs had: {names}. They do not show if less is enough."
     if anchor is not None and (anchor == 0).any():
         shut = list_names(np.array(within.sources)[anchor == 0].tolist())
         yield f"The anchor has none of {shut}: a pull towards it shuts them out."
@@ -272,6 +274,14 @@ def _warn(one: Question, proof: Proof) -> Iterator[str]:
     if often and one.fit.repetition is None:
         yield f"The law counts repeated tokens as fresh ones, but the mixture sees {list_names(often)}."
     yield from one.surface.warnings(p[None])
+
+
+def _note(draws: Pieces | None, solved: int) -> Iterator[str]:
+    """What intervals of ratios lack."""
+    if draws is None:
+        yield "ratios have no intervals: the fit has no bootstrap replicates of a convex law"
+    elif solved < draws.batch[0]:
+        yield f"{draws.batch[0] - solved} of {draws.batch[0]} replicates, not solved, are left out of ratios"
 
 
 def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
