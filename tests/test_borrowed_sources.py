@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWar
 BUDGET = (1e8, 3e9)
 
 
+@cache
 def fit_of(name: str, bootstrap: int = 0, rows: int = 40) -> sm.Fit:
     """Four languages; where a law is in need, with Shapley values and families."""
     _, given, log = log_of(name, rows=rows, noise=1e-3)
@@ -26,6 +28,7 @@ def fit_of(name: str, bootstrap: int = 0, rows: int = 40) -> sm.Fit:
     return sm.fit(log, name, given.transfer, given.languages, **how)
 
 
+@cache
 def fit_without_the_last(name: str, column: bool, rows: int = 40, bootstrap: int = 0, **budgets: Any) -> sm.Fit:
     """Of five targets, and of runs that hold four languages; the fifth is an empty column of the log, or none."""
     given = inputs(5, 5)

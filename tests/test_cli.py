@@ -157,13 +157,6 @@ def test_the_nearest_name_is_offered(run: Run) -> None:
     assert "bootstrap" in run(f"fit {LOG} --bootstrp 3 --json").document["error"]["message"]
 
 
-def test_every_fault_of_a_table_has_its_place(run: Run) -> None:
-    lines = Path(LOG).read_text().splitlines()
-    Path("bad.csv").write_text("\n".join([lines[0], *("x" + line.partition(",")[2] for line in lines[1:4])]))
-    error = run("fit bad.csv --json").document["error"]
-    assert error["location"]["file"] == "bad.csv"
-
-
 def test_many_faults_are_counted() -> None:
     faults = [Fault("odd", Location("a.csv", line)) for line in range(2000)]
     document = console.document_of(DataError.of(faults, "a.csv"))
@@ -222,13 +215,6 @@ def test_a_result_says_what_it_was_made_from(run: Run) -> None:
     provenance = run("shapley example/coalitions.csv --json").document["provenance"]
     assert provenance["command"] == "shapleymix shapley example/coalitions.csv"
     assert list(provenance["inputs"]) == ["example/coalitions.csv"]
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl", "json"])
-def test_results_are_written_as_any_table(run: Run, ending: str) -> None:
-    assert run(f"shapley example/coalitions.csv -o sv.{ending}").code == 0
-    if ending != "json":
-        assert sm.read_transfer(f"sv.{ending}").targets == ("en", "de", "fr", "zh", "ja")
 
 
 def test_what_every_command_takes_may_stand_anywhere(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -65,6 +66,7 @@ def test_every_example_of_every_help_runs(
         "transfer sv.csv",
         "transfer example/irds_raw.csv sv.csv --calibrate",
         "evaluate fit.json example/coalitions.csv",
+        "fit example/runs.csv --law chinchilla --bootstrap 0 --folds 0",
         f"predict fit.json --mixture uniform {BUDGET}",
         f"predict fit.json --mixture uniform --mixture en=1 {BUDGET}",
         f"optimize fit.json {BUDGET}",
@@ -97,7 +99,8 @@ def test_fit_is_the_librarys(run: Run) -> None:
     ("words", "keywords"),
     [
         ("", {}),
-        ("--caps zh=0.1 --caps ja=0.2 --floors en=0.3", {"caps": {"zh": 0.1, "ja": 0.2}, "floors": {"en": 0.3}}),
+        ("--caps zh=0.1 --caps ja=0.2", {"caps": {"zh": 0.1, "ja": 0.2}}),
+        ("--floors fr=0.3 --fix de=0.2", {"floors": {"fr": 0.3}, "fix": {"de": 0.2}}),
         ("--weights ja=5,en=1 --objective worst", {"weights": {"ja": 5, "en": 1}, "objective": "worst"}),
         ("--groups 'en+de<=0.3' --groups 'zh+ja>=0.5'", {"groups": ["en+de<=0.3", "zh+ja>=0.5"]}),
         ("--available zh=100k --max-epochs 2", {"available": {"zh": 1e5}, "max_epochs": 2}),
@@ -165,7 +168,9 @@ def test_tables_name_units_and_have_ratios_of_bytes(run: Run) -> None:
         return pl.read_csv("table.csv")
 
     mixture, grid, compared = table(begun), table(f"{begun},1M"), table(f"{mixtures} --mixture en=1")
-    np.testing.assert_allclose([mixture["p_bytes"].sum(), *grid.select("^p_bytes_.*$").sum_horizontal()], 1)
+    in_bytes = mixture["p"] * np.array([4, 5, 4, 3, 3])
+    np.testing.assert_allclose(mixture["p_bytes"], in_bytes / in_bytes.sum())
+    np.testing.assert_allclose(grid.select("^p_bytes_.*$").sum_horizontal(), 1)
     told = [table(line)["unit"] for line in (f"{begun} --frontier zh:rest --points 3", mixtures)]
     assert {*pl.concat([*told, grid["objective_unit"], compared["objective_unit"]])} == {"bits a byte"}
 
@@ -176,6 +181,67 @@ def test_a_point_of_a_curve_is_exported(run: Run) -> None:
     made = run("export curve.json --format json --point 2 --json -q").document
     curve = sm.Frontier.load("curve.json")
     assert list(made["mixture"].values()) == pytest.approx(curve.entries[1].p.tolist())
+
+
+def optimum(run: Run, words: str = "", fit: str = "fit.json", budget: str = BUDGET, code: int = 0) -> dict[str, Any]:
+    """The document of `optimize`."""
+    found = run(f"optimize {fit} {budget} {words} --json -q")
+    assert found.code == code, found.err
+    return found.document
+
+
+def test_the_rest_of_a_run_already_begun(run: Run) -> None:
+    run(f"optimize fit.json {BUDGET} -o begun.json")
+    at_hand = "--available en=1M,de=1M,fr=1M,zh=1M,ja=1M -o rest.json"
+    found = optimum(run, f"--after begun.json --trained 2M {at_hand}", budget="-N 97600 -D 4M")
+    whole, read = found["p"], found["read"]
+    assert all(4e6 * ratio >= tokens * (1 - 1e-9) for ratio, tokens in zip(whole, read, strict=True))
+    written = run("export rest.json --format json --json").document
+    assert written["D"] == pytest.approx(2e6)
+    zh = found["sources"].index("zh")
+    assert written["tokens"]["zh"] == pytest.approx(4e6 * whole[zh] - read[zh])
+    drawn = run("plot mixture rest.json --json").document["numbers"]
+    assert dict(zip(drawn["source"], drawn["rest"], strict=True)) == pytest.approx(written["mixture"])
+    assert found["rest"] == pytest.approx(written["mixture"])
+    further = optimum(run, "--after rest.json --trained 3M", budget="-N 97600 -D 4M")["read"]
+    by_hand = [tokens + 1e6 * part for tokens, part in zip(read, found["rest"].values(), strict=True)]
+    np.testing.assert_allclose(further, by_hand, atol=1)
+    optimum(run, "--after rest.json --trained 1M", budget="-N 97600 -D 4M", code=1)
+
+
+def test_parts_of_languages_are_groups_that_move_as_one(run: Run, fixtures: Path) -> None:
+    quick = "--bootstrap 0 --folds 0 -q"
+    run(f"fit {fixtures / 'nested_runs.csv'} {quick} -o parts.json")
+    kept = "--groups en<=0.2 --keep-within en --kept en/clean=.6,en/noised=.2,fr/clean=.2"
+    asked = {"fit": "parts.json", "budget": "-N 23712 -D 1M"}
+    found = optimum(run, kept, **asked)
+    p = dict(zip(found["sources"], found["p"], strict=True))
+    assert p["en/clean"] == pytest.approx(3 * p["en/noised"])
+    assert p["en/clean"] + p["en/noised"] <= 0.2 + 1e-9
+    printed = run(f"optimize parts.json -N 23712 -D 1M {kept}").out
+    assert all(f"{p[f'{one}/clean'] + p[f'{one}/noised']:.4f}" in printed for one in ("en", "de", "fr"))
+    Path("parents.csv").write_text("language,parent\nen,west\nde,west\nfr,west\nzh,east\nja,east\n")
+    run(f"fit example/runs.csv {quick} --languages parents.csv -o east.json")
+    told, same = (optimum(run, f"--groups {one}<=0.2", fit="east.json") for one in ("east", "zh+ja"))
+    assert told["p"] == same["p"]
+
+
+def test_what_no_mixture_meets_and_what_no_run_holds(run: Run) -> None:
+    assert optimum(run, "--caps 0.1", code=1)["error"]["hint"]
+    assert "nl" in optimum(run, "--like nl=de")["sources"]
+
+
+def test_four_runs_are_enough_for_the_default(run: Run) -> None:
+    log = pl.read_csv("example/runs.csv").filter(pl.col("N") == 97600, pl.col("D") < 1.5e6)
+    log.tail(4).write_csv("four.csv")
+    run("fit four.csv --bootstrap 20 -o four.json")
+    assert sum(optimum(run, fit="four.json")["p"]) == pytest.approx(1, abs=1e-9)
+
+
+def test_a_project_file_and_what_is_typed_merge_by_name(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "shapleymix.toml").write_text("caps = {ja = 0.1}\n")
+    caps = optimum(run, f"--caps zh=0.1 --project {tmp_path / 'shapleymix.toml'}")["caps"]
+    assert caps == [1, 1, 1, 0.1, 0.1]
 
 
 OWN = '''

@@ -73,14 +73,6 @@ def test_a_point_is_outside_where_any_of_its_numbers_is(seed, sources, targets):
             assert found[r, j] == any(off)
 
 
-def test_every_used_point_lies_inside(filtered, fixtures):
-    log = read_runs(fixtures / "multilingual5_runs.csv").align(filtered.sources, filtered.targets)
-    used = log.p * log.D[:, None] >= 20_000
-    found = filtered.predict(log.p, log.N, log.D)
-    assert used.any()
-    assert not found.outside[used].any()
-
-
 # a filtered fit predicted fr = 14.05 nats without a word
 
 
@@ -113,17 +105,6 @@ def test_the_untrained_loss_is_measured_or_that_of_the_vocabulary(filtered, nois
 
 
 # the warning grows with the distance, and names what was held
-
-
-def test_a_source_that_no_run_has_is_named(noisy):
-    _, _, log = noisy
-    p = np.column_stack([log.p[:, :3] / log.p[:, :3].sum(axis=1, keepdims=True), np.zeros(36)])
-    found = fit(replace(log, p=p), "learned-base", **FAST)
-    assert found.unseen == ("zh",)
-    assert found.thin == {}
-    assert any("zh" in text for text in found.warnings)
-    (told,) = [text for text in found.predict("en=0.4,de=0.3,fr=0.2,zh=0.1", 1e8, 3e9).warnings if "p_zh" in text]
-    assert "zh" in told
 
 
 def test_coverage_of_other_languages_is_refused(filtered):

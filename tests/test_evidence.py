@@ -39,13 +39,6 @@ def test_untrained_and_missing_are_left_out_and_counted():
     assert any(notice.startswith("1 of 6 losses") for notice in found.notices)
 
 
-def test_min_tokens_drops_whole_rows():
-    found = gather(small_log(), Settings(min_tokens=3e8))
-    assert found.log.runs == ("a", "c")
-    assert any(notice.startswith("left out 1 row") and "3e+08" in notice for notice in found.notices)
-    assert gather(small_log(), Settings(min_tokens=4.5e8)).log.runs == ("a",)
-
-
 def test_min_own_tokens_drops_single_losses():
     found = gather(small_log(), Settings(min_own_tokens=1e6))
     assert found.log.runs == ("a", "b", "c")
@@ -58,14 +51,6 @@ def test_own_tokens_are_infinite_for_a_target_that_is_no_source():
     log = small_log()
     np.testing.assert_array_equal(own_source(log.sources, log.targets), [1, -1])
     np.testing.assert_array_equal(own_tokens(log), [[5e8, np.inf], [0, np.inf], [3.6e9, np.inf], [0, np.inf]])
-
-
-def test_the_split_column_holds_rows_out():
-    log = replace(small_log(), split=("fit", "held-out", "fit", "fit"))
-    found = gather(log, Settings())
-    assert found.log.runs == ("a", "c")
-    assert "left out 1 row: held out by the split column" in found.notices
-    assert gather(log, Settings(), with_held_out=True).log.runs == ("a", "b", "c")
 
 
 def test_weights_of_the_log_are_used():

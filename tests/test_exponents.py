@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 from simulated import log_of, mixtures
 
 from shapleymix.fitting.fit import fit
@@ -67,22 +66,6 @@ def test_replicates_part_beyond_budgets_that_tell_too_little(levels, moves):
     spread = np.log(drawn(p, np.array([1.6e9, 6.4e9, 2.56e10]), np.full(3, 2e9))).std(axis=0)
     assert (np.diff(spread, axis=0) > 0).all() == moves
     assert (spread > 1e-3).all() == moves
-
-
-def test_one_budget_goes_on_as_the_public_runs_do():
-    """The slope of log L by log N, at the one N that was fitted, is that of the belief, where E leaves room for it."""
-    truth = truth_of("chinchilla")
-    flat = truth.swap(A=np.zeros(4), E=truth.E + 1.0)
-    levels = Levels(LOW, np.array([1e9, 3e9, 9e9]), MEAN, False)
-    law = spread_out(flat, 4000, levels, seed=0)
-    p, step = np.full((1, 4), 0.25), 1e-4
-    log_losses = [np.log(law(p, LOW * factor, TOKENS))[:, 0] for factor in (np.exp(-step), np.exp(step))]
-    slope = -(log_losses[1] - log_losses[0]) / (2 * step)
-    assert np.median(slope) == pytest.approx(SLOPE_PRIOR["N"].center, rel=0.05)
-    low, middle = np.quantile(slope, [0.25, 0.5])  # of the steepest E leaves no room for some
-    assert middle - low == pytest.approx(-norm.ppf(0.25) * SLOPE_PRIOR["N"].spread, rel=0.1)
-    assert slope.min() == pytest.approx(LEAST_SLOPE, rel=0.05)
-    assert np.median(law.alpha) == pytest.approx(np.exp(EXPONENT_PRIOR["N"].center), rel=0.05)
 
 
 def slopes_of(law: CoreLaw, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

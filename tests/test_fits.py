@@ -56,13 +56,6 @@ def test_one_N_takes_the_size_term_from_public_runs_and_says_so():
     assert any("one N (100M)" in text for text in found.predict(log.p, 2e8, log.D).warnings)
 
 
-def test_one_budget_alone_still_tells_the_mixture():
-    truth, given, log = log_of("shapley", rows=20, sizes=(1e8,), tokens=(1e10,))
-    found = fit(log, "shapley", given.transfer, **FAST)
-    assert set(found.held) == {"A", "alpha", "B", "beta"}
-    np.testing.assert_allclose(found.law.gamma, truth.gamma, rtol=1e-6)  # type: ignore[attr-defined]
-
-
 def test_learned_transfer_is_in_its_gauge_in_every_replicate():
     _, _, log = log_of("effective-data", rows=40, noise=5e-3)
     found = fit(log, "effective-data", bootstrap=5, folds=0)
@@ -113,8 +106,9 @@ def test_the_order_of_rows_changes_no_byte(noisy, tmp_path, monkeypatch):
     assert text_of(one, without=("log", "log_sha256")) == text_of(other, without=("log", "log_sha256"))
 
 
-@pytest.mark.parametrize(("delta", "rtol"), [(np.inf, 1e-7), (1e-3, 5e-3)])
-@pytest.mark.parametrize("name", ["shapley-tempered", "additive", "learned-base", "family"])
+@pytest.mark.parametrize(
+    ("name", "delta", "rtol"), [("shapley-tempered", np.inf, 1e-7), ("additive", 1e-3, 5e-3), ("family", np.inf, 1e-7)]
+)
 def test_the_order_of_columns_changes_no_number(noisy, name, delta, rtol):
     """Sums run in another order. Where nearly all residuals are in Huber's linear zone, the optimum is a flat face.
 
@@ -140,19 +134,6 @@ def test_the_seed_decides_the_replicates_and_nothing_else(noisy):
     assert one.law.to_document() == other.law.to_document()
     assert [found.provenance["seed"] for found in (one, other)] == [1, 2]
     assert one.replicates.to_document() != other.replicates.to_document()  # type: ignore[union-attr]
-
-
-def test_several_logs_are_one(noisy, tmp_path):
-    _, given, log = noisy
-    parts = [log.select(np.arange(0, 20)), log.select(np.arange(20, 36))]
-    whole = fit(log, "shapley-tempered", given.transfer, **FAST)
-    joined = fit(parts, "shapley-tempered", given.transfer, **FAST)
-    for index, part in enumerate(parts):
-        write_runs(part, tmp_path / f"{index}.csv")
-    read = fit([tmp_path / "0.csv", tmp_path / "1.csv"], "shapley-tempered", given.transfer, **FAST)
-    for symbol, value in core_of(whole).items():
-        for other in (joined, read):
-            np.testing.assert_array_equal(value, core_of(other)[symbol])
 
 
 # filters and splits

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from shapleymix.errors import DataError
-from shapleymix.game.exact import exact_shapley, joining_weights, masks_of
+from shapleymix.game.exact import exact_shapley, joining_weights
 
 PAYOFF = st.floats(-1e3, 1e3, allow_subnormal=False)
 
@@ -62,14 +62,6 @@ def test_joining_weights_average_over_coalitions_to_one() -> None:
     for players in (1, 2, 7, 20):
         count = np.bincount(np.bitwise_count(np.arange(2 ** (players - 1))), minlength=players)
         assert joining_weights(players) @ count == pytest.approx(1.0, rel=1e-12)
-
-
-def test_agrees_with_shapiq() -> None:
-    exact = pytest.importorskip("shapiq.game_theory.exact")
-    payoffs = np.random.default_rng(5).random(2**8)
-    found = exact.ExactComputer(lambda held: payoffs[masks_of(np.atleast_2d(held).astype(np.int64))], 8)("SV", order=1)
-    ours = exact_shapley(payoffs[:, None])[:, 0]
-    np.testing.assert_allclose(ours, [found[(player,)] for player in range(8)], atol=1e-13)
 
 
 @pytest.mark.parametrize(

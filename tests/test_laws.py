@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulated import NAMES, inputs, languages, log_of, mixtures, true_law, with_loss
+from simulated import NAMES, inputs, languages, log_of, mixtures, true_law
 
 from shapleymix.errors import DataError, FitError, UsageError
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law, Observations
 from shapleymix.laws.learned_base import LearnedBase
-from shapleymix.laws.mixture_laws import Family, Shapley, ShapleyConcave, ShapleyTempered, mixture_slopes
+from shapleymix.laws.mixture_laws import Family, Shapley, ShapleyConcave, ShapleyTempered
 from shapleymix.tables.languages import Languages
 from shapleymix.tables.transfer import TransferMatrix
 
@@ -110,19 +110,6 @@ def test_a_law_without_its_matrix_says_how_to_get_one():
     foreign = TransferMatrix.from_sv(np.eye(2), ("en", "xx"), ("en", "xx"))
     with pytest.raises(DataError, match="de"):
         LAWS["shapley"].givens(Inputs(("en", "de"), ("en", "de"), foreign))
-
-
-def test_slopes_find_the_exponential_laws_exponents():
-    """Where log L is linear in p, log N and log D, the ridge regression must give its slopes, up to a constant."""
-    _, given, log = log_of("shapley", rows=50)
-    t = np.random.default_rng(1).normal(size=(4, 4))
-    log = with_loss(log, np.exp(log.p @ t - 0.1 * np.log(log.N)[:, None] - 0.05 * np.log(log.D)[:, None] + 4))
-    from shapleymix.fitting.evidence import gather
-    from shapleymix.fitting.settings import Settings
-
-    seen = gather(log, Settings()).observations(LAWS["learned-base"], given)
-    found = mixture_slopes(seen)
-    np.testing.assert_allclose(found - found.mean(axis=0), t - t.mean(axis=0), atol=5e-3)
 
 
 def test_the_list_of_laws_begins_with_the_simplest():

@@ -43,7 +43,7 @@ def error(found: Fit, log: RunLog) -> float:
 @pytest.mark.parametrize(("told", "runs", "most"), [(True, 5, 0.5), (True, 12, 0.9), (False, 5, 1.2), (False, 12, 1.2)])
 def test_a_matrix_is_believed_where_it_helps_and_does_little_harm_where_not(told, runs, most):
     errors = []
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         given, nsv = matrix(rng)
         u = nsv if told else rng.permutation(nsv.ravel()).reshape(K, K)

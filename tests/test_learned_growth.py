@@ -56,22 +56,6 @@ def points() -> tuple[FloatArray, FloatArray, FloatArray]:
     return p, rng.uniform(1, 9, 6), rng.uniform(1, 9, 6)
 
 
-def test_the_law_in_its_own_words(points):
-    law = law_of(0)
-    p, N, D = points
-    for j in range(M):
-        first = law.first_N[[j]], law.first_D[[j]]
-        start, larger, there = (law.core(*at)[:, j] for at in (first, (N, first[1]), (N, D)))
-        growth = ((start / larger) ** law.eta[j] * (larger / there) ** law.zeta[j]) ** (1 / law.gamma[j])
-        phi = law.u[:, j] / law.gamma[j]
-        others = sum(phi[i] * p[:, i] ** law.c[j] for i in range(M) if i != j)
-        usual = phi[j] * law.even[j] ** law.a[j]
-        ratio = (1 + growth * usual) / (1 + usual)
-        theta = (1 + others + growth * phi[j] * p[:, j] ** law.a[j]) / ratio
-        core = law.E[j] + law.A[j] * N ** -law.alpha[j] + law.B[j] * D ** -law.beta[j]
-        np.testing.assert_allclose(law(p, N, D)[:, j], core * theta ** -law.gamma[j], rtol=1e-13)
-
-
 PARTS = np.eye(M) + np.eye(M, k=1)
 """Every target but the first has two parts of own data."""
 
@@ -215,21 +199,6 @@ def test_no_prediction_rises_with_more_tokens_or_a_larger_model(seed):
         assert rise(law, "D", N, D) <= 1e-12
         assert rise(law, "N", N, D) <= 1e-12
     assert rise(law, "D", 1e-6, 1e-6) <= 1e-12, "with D at any budget, also below the runs"
-
-
-def test_no_fit_predicts_a_rise(growing_fit):
-    for law in (growing_fit.law, growing_fit.replicates):
-        for N, D in ((1e6, 1e8), (4e6, 3e8), (1.6e7, 1e9)):
-            assert rise(law, "D", N, D) <= 1e-12
-            assert rise(law, "N", N, D) <= 1e-12
-
-
-@pytest.fixture(scope="module")
-def growing_fit() -> sm.Fit:
-    """Of a log in which own data gain much, and more tokens nothing without them."""
-    N, D = budgets(60)
-    grows = law_of(12).swap(eta=np.full(M, 0.5), zeta=np.full(M, 1.0)).rescale(2e6, 1e8)
-    return sm.fit(log_of(grows, N, D, 0), "learned-base", bootstrap=20, folds=0)
 
 
 def test_a_column_that_no_run_holds_changes_no_prediction():

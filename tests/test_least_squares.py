@@ -90,32 +90,6 @@ def test_bounds_weights_and_prior_agree_with_scipy_minimize(delta, ties):
         np.testing.assert_allclose(found.x[q], other.x, atol=2e-3)
 
 
-def test_exact_data_give_back_the_truth():
-    truth, y = problems(40, noise=0.0)
-    found = minimize(objective(y, Loss(1e-3)), truth + 0.2)
-    np.testing.assert_allclose(found.x, truth, rtol=1e-9, atol=1e-9)
-    assert (found.status == CONVERGED).all()
-
-
-def test_problems_do_not_touch_each_other():
-    _, y = problems(12, noise=0.05, outliers=0.1, seed=6)
-    start = np.random.default_rng(6).uniform(0.5, 1.5, (12, 3))
-    whole = minimize(objective(y, Loss(0.02)), start)
-    for q in range(12):
-        alone = minimize(objective(y[q : q + 1], Loss(0.02)), start[q : q + 1])
-        np.testing.assert_allclose(alone.x[0], whole.x[q], rtol=1e-12)
-
-
-def test_a_weight_of_zero_is_a_residual_that_is_not_there():
-    _, y = problems(5, noise=0.05, seed=7)
-    spoiled, weight = y.copy(), np.ones_like(y)
-    spoiled[:, ::4], weight[:, ::4] = 1e6, 0.0
-    start = np.tile([1.5, 1.0, 0.0], (5, 1))
-    one = minimize(objective(spoiled, Loss(0.1), weight=weight), start)
-    other = minimize(objective(y, Loss(0.1), weight=weight), start)
-    np.testing.assert_array_equal(one.x, other.x)
-
-
 def test_too_few_iterations_are_told():
     _, y = problems(3, noise=0.05)
     found = minimize(objective(y, Loss(0.1)), np.tile([9.0, 9.0, 9.0], (3, 1)), iterations=1)

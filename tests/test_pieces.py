@@ -76,20 +76,6 @@ def test_derivatives_agree_with_differences(kind: str):
     assert np.linalg.eigvalsh(pieces.slopes(P).hessian(W)).min() >= -1e-9
 
 
-@pytest.mark.parametrize("kind", KINDS[:3])
-def test_fields_have_the_derivatives_that_fits_use(kind: str):
-    pieces = made(kind)
-    loss, partials = pieces.partials(P)
-    np.testing.assert_allclose(loss, pieces.losses(P), rtol=1e-13)
-    for name, by in partials.items():
-        value, h = getattr(pieces, name), 1e-6
-        if value is None or (kind == "exponential" and name == "gamma"):
-            continue
-        up, down = (Pieces(**{**vars(pieces), name: value + step}).losses(P) for step in (h, -h))
-        total = by if by.ndim == 1 else by.sum(axis=0)
-        np.testing.assert_allclose(total, (up - down) / (2 * h), rtol=1e-6, atol=1e-9)
-
-
 def test_selections_keep_every_number():
     pieces = made("concave", (5,)).with_supply(UNIQUE, np.linspace(0.05, 0.5, 5)[:, None], np.ones((4, 3)))
     whole = pieces.losses(P)

@@ -99,12 +99,6 @@ def test_one_seed_one_plan_and_the_order_of_rows_is_nothing(log: sm.RunLog) -> N
     assert not np.array_equal(first.p, sm.design(4, log, seed=4).p)
 
 
-def test_with_a_fit_the_region_lies_around_its_optimum(log: sm.RunLog) -> None:
-    fit = sm.fit(log, law="additive", bootstrap=0, folds=0)
-    plain, near = sm.design(4, log, N=97600, D=1e6), sm.design(4, log, fit=fit, N=97600, D=1e6)
-    assert near.error[0] != plain.error[0]
-
-
 @pytest.mark.parametrize(
     "asked",
     [

@@ -151,18 +151,3 @@ def test_bootstrap_intervals_cover_the_truth_at_about_their_level(delta):
             hits[index] += ((low <= true) & (true <= high)).sum()
     for count in hits:
         assert within(int(count), 100, level=0.87, slack=0.08), hits
-
-
-def test_standard_errors_are_the_spread_over_new_logs():
-    """The bootstrap's spread of a prediction against its true spread over simulated logs."""
-    given = inputs()
-    truth = true_law("shapley", given)
-    p, N, D = np.full((1, 4), 0.25), np.array([2e8]), np.array([1e10])
-    predicted, claimed = [], []
-    for seed in range(40):
-        log = simulate(truth, given, mixtures(50, 4, seed), noise=1e-2, seed=100 + seed)
-        found = fit(log, "shapley", given.transfer, bootstrap=30, folds=0, starts=2, delta=np.inf)
-        predicted.append(np.log(found.law(p, N, D)[0]))
-        claimed.append(np.log(found.replicates(p, N, D)[:, 0]).std(axis=0, ddof=1))  # type: ignore[misc]
-    ratio = np.mean(claimed) / np.std(predicted, axis=0, ddof=1).mean()
-    assert 0.75 < ratio < 1.25, ratio

@@ -14,7 +14,7 @@ from known_fits import SOURCES, TOKENS, Bumpy, KnownFit, Repeating, mixture, sec
 
 import shapleymix as sm
 from shapleymix.errors import InfeasibleError, ShapleyMixWarning, SolveError, UsageError
-from shapleymix.mixing.answers import Candidates, Mixture, MixtureGrid
+from shapleymix.mixing.answers import Mixture, MixtureGrid
 from shapleymix.mixing.optimize import compare_mixtures, frontier, optimize, optimize_scales
 from shapleymix.mixing.problem import problem
 from shapleymix.tables.languages import Languages
@@ -414,13 +414,3 @@ def test_compute_is_not_split_by_exponents_that_were_assumed(fixtures):
         with pytest.raises(SolveError):
             sm.optimize_compute(fit, 6e14)
     assert sm.optimize_compute(replace(known, held=()), 6e14).N > 0
-
-
-def test_candidates_are_a_record(tmp_path):
-    found = compare_mixtures(FIT, ["uniform", "en=1", "b=en=.5,de=.5"], *BUDGET)
-    found.save(tmp_path / "c.json")
-    assert Candidates.load(tmp_path / "c.json") == found
-    assert np.isnan(found.entries[0].probability)
-    assert found.columns()["name"] == ["uniform", "en=1", "b"]
-    with pytest.raises(UsageError):
-        compare_mixtures(FIT, [], *BUDGET)

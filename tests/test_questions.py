@@ -49,8 +49,9 @@ BOUNDS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("power", [0.0, 0.03])
-@pytest.mark.parametrize(("column", "what"), [("learning_rate", "learning rates"), ("batch_tokens", "batches")])
+@pytest.mark.parametrize(
+    ("column", "what", "power"), [("learning_rate", "learning rates", 0.03), ("batch_tokens", "batches", 0.0)]
+)
 def test_recipes_that_explain_residuals_are_told_from_those_that_do_not(log, tmp_path, column, what, power):
     values = 10 ** np.random.default_rng(5).uniform(1, 3, len(log))
     given = replace(with_loss(log, log.loss * (values[:, None] / 100) ** power), **{column: values})

@@ -74,15 +74,6 @@ def test_regimes_are_told_on_every_draw(jump, seed):
     assert part_regimes(study).lacking.any() == (jump > 0)
 
 
-def test_one_law_stays_where_there_is_one_regime():
-    log = two_regimes(0.0)
-    found, plain = (
-        sm.fit(log, "learned-base", min_own_tokens=least, bootstrap=BOOTSTRAP, folds=FOLDS) for least in (None, 0.0)
-    )
-    assert found.absent is None
-    assert found.parameters() == plain.parameters()
-
-
 def test_a_trace_of_a_language_is_none_of_it(fits):
     """Fault: a millionth of a token took a mixture out of the other regime, with 5 nats less for its target."""
     fit = fits["default"]

@@ -23,19 +23,6 @@ def one_budget(rows: int) -> RunLog:
     return simulate(true_law("learned-base", given), given, mixtures(rows, 4), sizes=(1e8,), tokens=(3e9,), noise=1e-3)
 
 
-def mean_error(name: str, learn: RunLog, test: RunLog) -> float:
-    found = fit(learn, name, bootstrap=0, folds=0)
-    return float(np.abs(found.law.losses(test.p, test.N, test.D) / test.loss - 1).mean())
-
-
-def test_predicts_mixtures_of_several_budgets_that_it_has_not_seen():
-    log = noisy_log(160)
-    aside = np.arange(len(log)) % 4 == 0
-    error = mean_error("mariner", log.select(~aside), log.select(aside))
-    spread = np.abs(log.loss / log.loss.mean(axis=0) - 1).mean()
-    assert error < 0.25 * spread
-
-
 def test_a_weight_of_two_is_the_row_twice():
     log = noisy_log(30)
     twice = np.concatenate([np.arange(30), np.arange(10)])

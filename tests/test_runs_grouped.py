@@ -15,11 +15,11 @@ from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import concat, write_runs
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_neither_names_nor_orders_matter(seed, fixtures):
     """Fault: renaming `en` to `zen` moved an optimum from .331 to .289, as folds were drawn by name."""
     log = log_of("learned-base", rows=24, noise=1e-2, seed=seed)[2]
-    log = read_runs(fixtures / "multilingual5_runs.csv") if seed == 2 else log
+    log = read_runs(fixtures / "multilingual5_runs.csv") if seed else log
     rng, M = np.random.default_rng(seed), len(log.sources)
     rows, columns, targets = rng.permutation(len(log)), rng.permutation(M), rng.permutation(M)
     names = dict(zip(log.sources, rng.permutation([f"name-{letter}" for letter in "abcde"[:M]]).tolist(), strict=True))

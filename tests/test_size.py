@@ -28,7 +28,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 794,
     "cli/shapleymix_cli": 1_787,
     "cli/shapleymix_view": 1_118,
-    "tests": 18_078,
+    "tests": 17_593,
 }
 MOST_CODE, MOST_MODULES, MOST_SCRIPT = 21_172, 142, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

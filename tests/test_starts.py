@@ -7,12 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import nnls
-from simulated import log_of, with_loss
+from simulated import log_of
 
-from shapleymix.fitting.estimation import Estimation
-from shapleymix.fitting.evidence import gather
-from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.symbols import _nonnegative, starting_points
+from shapleymix.fitting.symbols import _nonnegative
 from shapleymix.laws import LAWS, Observations
 from shapleymix.laws.mixture_laws import mixture_slopes
 from shapleymix.records import FloatArray
@@ -27,60 +24,6 @@ def test_nonnegative_least_squares_of_every_problem(columns):
     expected = np.stack([nnls(a, b)[0] for a, b in zip(matrix, y, strict=True)])
     assert (expected == 0).any()
     np.testing.assert_allclose(found, expected, atol=1e-7)
-
-
-ONE = np.ones((1, 40))
-
-
-def problem_of(name: str, **options) -> tuple[Estimation, object]:
-    law, given, log = log_of(name, **options)
-    return Estimation.of(LAWS[name], gather(log, Settings()), given, Settings()), law
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_starts_are_within_bounds_best_first_and_near_the_data(name):
-    problem, _ = problem_of(name, rows=40)
-    seen = problem.observed
-    start = starting_points(problem.packing, seen, ONE, problem.inputs, problem.givens, 5)[0]
-    low, high = problem.packing.bounds()
-    assert start.shape == (min(5, len(start)), 4, len(problem.packing.names))
-    assert ((start >= low - 1e-9) & (start <= high + 1e-9)).all()
-    error = []
-    for one in start:
-        columns = {key: value.T[..., None] for key, value in problem.givens.items()}
-        log_loss, _ = problem.packing.unpack(one, columns).expansion(seen.p, seen.N, seen.D)
-        gap = (np.exp(log_loss[..., 0].T - seen.log_loss) - 1) * (seen.weight > 0)
-        error.append((gap**2).sum(axis=0))
-    assert np.all(np.diff(error, axis=0) >= -1e-6 * np.abs(error[0]).max() - 1e-9)
-    assert np.sqrt(error[0] / len(seen.N)).max() < 0.1
-
-
-def test_linear_symbols_are_exact_where_the_grid_holds_the_exponents():
-    """alpha = beta = .25 and gamma = .2 are on the grid: E, A and B must come out by the projection alone."""
-    problem, law = problem_of("shapley", rows=40)
-    exact = law.swap(A=law.A / 4, B=law.B / 4, alpha=np.full(4, 0.25), beta=np.full(4, 0.25), gamma=np.full(4, 0.2))
-    log = problem.evidence.log
-    log = with_loss(log, exact(log.p, log.N, log.D))
-    problem = Estimation.of(LAWS["shapley"], gather(log, Settings()), problem.inputs, Settings())
-    estimate = starting_points(problem.packing, problem.observed, ONE, problem.inputs, problem.givens, 1)[0, 0]
-    found = problem.packing.unpack(estimate, {"nsv": problem.givens["nsv"].T[..., None]})
-    plain = found.rescale(*problem.evidence.units(LAWS["shapley"]))
-    for name in ("E", "A", "B", "gamma"):
-        np.testing.assert_allclose(getattr(plain, name)[:, 0], getattr(exact, name), rtol=1e-4, err_msg=name)
-
-
-def test_a_row_without_weight_moves_no_start():
-    problem, _ = problem_of("effective-data", rows=40)
-    weight, log_loss = problem.observed.weight.copy(), problem.observed.log_loss.copy()
-    weight[3:7] = 0.0
-
-    def starts_with(losses):
-        seen = type(problem.observed)(**{**vars(problem.observed), "weight": weight, "log_loss": losses})
-        return starting_points(problem.packing, seen, ONE, problem.inputs, problem.givens, 3)
-
-    spoiled = log_loss.copy()
-    spoiled[3:7] = 5.0
-    np.testing.assert_allclose(starts_with(spoiled), starts_with(log_loss), rtol=1e-9, atol=1e-12)
 
 
 @pytest.fixture

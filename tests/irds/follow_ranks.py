@@ -1,4 +1,4 @@
-"""Optimisers that are followed on two ranks: `torchrun ... follow_ranks.py FOLDER`.
+"""Optimisers that are followed on two ranks: `follow_ranks.py FOLDER` on each of them.
 
 Each case trains with and without the tracker and compares weights bit for bit, and phi with the naive reference.
 """

@@ -1,34 +1,18 @@
-"""What two ranks do in the distributed tests: `torchrun ... irds_ranks.py FOLDER`.
-
-Each rank compares gradients and products with the naive reference on the whole batch, and writes what it found.
-"""
+"""What two ranks do where one of them is at fault, or has calls that are not covered: `matrix_ranks.py` runs it."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "adapters"), str(Path(__file__).parent)]
-
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from irds_models import (  # noqa: E402
-    LANGUAGES,
-    Decoder,
-    batch,
-    gradient,
-    loss_of,
-    make_model,
-    naive_gram,
-    relative,
-    validation,
-)
-from matrix_models import full, on_this_rank  # noqa: E402
-from shapleymix_irds import IRDS, Options  # noqa: E402
-from shapleymix_irds.errors import CoverageError  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
+import torch
+import torch.distributed as dist
+from irds_models import LANGUAGES, Decoder, batch, gradient, loss_of, make_model, naive_gram, relative, validation
+from matrix_models import full
+from shapleymix_irds import IRDS, Options
+from shapleymix_irds.errors import CoverageError
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 COUNTS = (3, 4, 0, 5)
 SHARES = ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9, 10, 11])  # uneven ranks
@@ -43,50 +27,23 @@ def rows_of(lang: torch.Tensor) -> list[list[int]]:
 def wrap(model: Any, mode: str) -> Any:
     if mode == "ddp":
         return nn.parallel.DistributedDataParallel(model)
-    policy = (
-        MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        if mode == "fsdp-bf16"
-        else MixedPrecisionPolicy()
-    )
     for block in model.blocks:
-        fully_shard(block, mp_policy=policy)
-    return fully_shard(model, mp_policy=policy)
+        fully_shard(block)
+    return fully_shard(model)
 
 
-def exact(mode: str) -> dict[str, float]:
-    """Two accumulated micro-batches, clipped, against the naive reference on everything."""
-    dtype = torch.float32 if mode == "fsdp-bf16" else torch.float64
-    reference = make_model().to(dtype)
-    x, y, lang = batch(COUNTS)
-    val = validation()
-    truth = naive_gram(reference, loss_of(reference), x, y, lang, val)
-    total = int((y != -100).sum())
-    expected = gradient(reference, loss_of(reference)(x, y).sum() / total)
-    model = wrap(make_model(checkpointed=mode == "fsdp-ac").to(dtype), mode)
-    loss_fn = loss_of(model)
-    options = Options(val_sequences=3, measure_sequences=2)
-    tracker = IRDS(model, LANGUAGES, val=val, every=1, engine="exact", options=options)
-    mine = rows_of(lang)[dist.get_rank()]
-    found = {"gradient": 0.0, "phi": 0.0}
-    if mode == "ddp":
-        with model.no_sync():
-            tracker.backward(loss_fn, x[mine[:2]], y[mine[:2]], lang[mine[:2]], step=0, tokens=total)
-        loss = tracker.backward(loss_fn, x[mine[2:]], y[mine[2:]], lang[mine[2:]], step=0, tokens=total)
-        loss = None
-    else:
-        loss = tracker.backward(loss_fn, x[mine], y[mine], lang[mine], step=0)
-    grads = [full(p.grad) for p in model.parameters()]
-    found["gradient"] = max(relative(a, b) for a, b in zip(grads, expected, strict=True))
-    limit = 0.5
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
-    tracker.commit(lr=0.3, grad_norm=norm, max_norm=limit)
-    coefficient = min(1.0, limit / (float(full(norm)) + 1e-6))
-    found["phi"] = relative(tracker.ledger.phi, 0.3 * coefficient * truth)
-    if loss is not None:
-        dist.all_reduce(loss)
-        with torch.no_grad():
-            found["loss"] = relative(loss, loss_of(reference)(x, y).sum() / total)
-    return found
+def mixed() -> float:
+    """The error of phi where blocks are sharded, recomputed and in bf16, by the naive reference on all sequences."""
+    reference, model, (x, y, lang) = make_model(), make_model(checkpointed=True), batch(COUNTS)
+    truth = naive_gram(reference, loss_of(reference), x, y, lang, validation())
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for part in (*model.blocks, model):
+        fully_shard(part, mp_policy=policy)
+    options, mine = Options(val_sequences=3, measure_sequences=2), rows_of(lang)[dist.get_rank()]
+    tracker = IRDS(model, LANGUAGES, val=validation(), every=1, engine="exact", options=options)
+    tracker.backward(loss_of(model), x[mine], y[mine], lang[mine], step=0)
+    tracker.commit(lr=1.0)
+    return relative(tracker.ledger.phi, truth)
 
 
 def faults(mode: str) -> dict[str, str]:
@@ -158,9 +115,8 @@ def one_sided(mode: str) -> dict[str, Any]:
     return found
 
 
-EVERY = (exact, faults, one_sided)
-TASKS = {"ddp": EVERY, "fsdp": EVERY, "fsdp-ac": (exact,), "fsdp-bf16": (exact,)}
+def outcome(mode: str) -> dict[str, Any]:
+    return {task.__name__: task(mode) for task in (faults, one_sided)}
 
 
-if __name__ == "__main__":
-    on_this_rank({mode: lambda mode=mode: {task.__name__: task(mode) for task in TASKS[mode]} for mode in TASKS})
+OUTCOMES = {mode: partial(outcome, mode) for mode in ("ddp", "fsdp")} | {"mixed": mixed}

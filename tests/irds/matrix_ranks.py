@@ -1,4 +1,4 @@
-"""Every wrapper crossed with every engine and feature on two ranks: `torchrun ... matrix_ranks.py FOLDER`.
+"""Every wrapper crossed with every engine and feature on two ranks: `matrix_ranks.py FOLDER` on each of them.
 
 Each case trains the same model twice, with and without the tracker, and compares the weights; phi is compared with the
 naive reference on the batch of all ranks. A case is right, or refused by name.
@@ -16,6 +16,7 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from irds_models import LANGUAGES, batch, dot, gradient, loss_of, relative, sketched, validation  # noqa: E402
+from irds_ranks import OUTCOMES  # noqa: E402
 from matrix_models import Case, Small, make, on_this_rank, state, syncing, wrap  # noqa: E402
 from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
@@ -183,6 +184,7 @@ def untracked(wrapper: str, feature: str) -> dict[str, Tensor]:
 
 def outcome(case: Case) -> dict[str, Any]:
     """What became of a case on this rank."""
+    sketches.NUMBERS = FEW
     try:
         weights, phi, engines = train(case, tracked=True)
     except ValueError as error:  # ours
@@ -207,15 +209,14 @@ def cases() -> list[Case]:
     }
     every = [Case(w, "exact", f) for w, names in features.items() for f in names]
     apart = ("static graph", "divide factor", "own tokens", "tensor hook")  # no engine meets them
-    sketched = [
-        Case(w, "sketch", f)
-        for w, names in features.items()
-        for f in names
-        if f not in apart and (w != "alone" or "main_grad" in f)
-    ]
-    return [*every, *sketched]
+    met = {
+        f: [w for w in features if f in features[w] and (w != "alone" or "main_grad" in f)]
+        for c in every
+        for f in [c.feature]
+    }
+    sketched = [Case(ws[n % len(ws)], "sketch", f) for n, (f, ws) in enumerate(met.items()) if ws and f not in apart]
+    return [*every, *sketched]  # sketches meet every feature, and every wrapper, but not each in each
 
 
 if __name__ == "__main__":
-    sketches.NUMBERS = FEW
-    on_this_rank({case.name: partial(outcome, case) for case in cases()})
+    on_this_rank(OUTCOMES | {case.name: partial(outcome, case) for case in cases()})

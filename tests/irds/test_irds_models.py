@@ -41,11 +41,10 @@ def assert_exact(model: Any, plain: Any = None) -> IRDS:
 
 
 @COMPILES
-@pytest.mark.parametrize(("backend", "layers"), [("aot_eager", 1), ("inductor", 0)])  # each kernel costs a second
-def test_a_compiled_model_in_one_graph(backend: str, layers: int) -> None:
+def test_a_compiled_model_in_one_graph() -> None:
     torch._dynamo.reset()
-    model = make_model(layers=layers).double()
-    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    model = make_model(layers=0).double()  # each kernel costs a second; blocks are compiled below, without kernels
+    compiled = torch.compile(model, fullgraph=True, backend="inductor")
     assert assert_exact(compiled, plain=model).engine.fallback is None
     with pytest.raises(CoverageError, match=r"positions\.weight"):
         assert_exact(torch.compile(Positions().double(), backend="aot_eager"))

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from shapleymix_irds.train.app import command  # noqa: E402
 from shapleymix_irds.train.model import Decoder  # noqa: E402
-from shapleymix_irds.train.settings import BYTE_VOCABULARY, ModelConfig, Settings, read_toml  # noqa: E402  # noqa: E402
+from shapleymix_irds.train.settings import BYTE_VOCABULARY, ModelConfig, TrainingSettings, read_toml  # noqa: E402
 
 from shapleymix.tables.transfer import read_transfer  # noqa: E402
 
@@ -82,7 +82,7 @@ def test_the_lines_that_watch_and_follow_run() -> None:
 
 def test_the_toml_is_a_configuration(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(block(TRAINING, "toml"), encoding="utf-8")
-    config = Settings(**read_toml(str(tmp_path / "c.toml")))
+    config = TrainingSettings(**read_toml(str(tmp_path / "c.toml")))
     assert (config.mixture, config.hidden, config.every) == ("en=0.5,de=0.3,fr=0.2", 64, 5)
 
 
@@ -96,7 +96,7 @@ def commands(script: str) -> list[list[str]]:
 @pytest.mark.parametrize("arguments", commands("adapters/irds_train.py"), ids=" ".join)
 def test_every_command_has_flags_and_values_that_are_known(arguments: list[str]) -> None:
     given = command().make_context("irds_train.py", list(arguments)).params
-    Settings(**{name: value for name, value in given.items() if value is not None and name != "config"})
+    TrainingSettings(**{name: value for name, value in given.items() if value is not None and name != "config"})
 
 
 def test_the_command_of_a_plan_is_known_once_it_is_filled_in() -> None:
@@ -108,7 +108,7 @@ def test_the_command_of_a_plan_is_known_once_it_is_filled_in() -> None:
     filled = {"sources": "en,de", "model": "mini", "D": "2000000", "mixture": "en=1.0", "seed": "0", "out": "run"}
     arguments = shlex.split(call.format_map(filled).partition("irds_train.py")[2])
     given = command().make_context("irds_train.py", arguments).params
-    Settings(**{name: value for name, value in given.items() if value is not None and name != "config"})
+    TrainingSettings(**{name: value for name, value in given.items() if value is not None and name != "config"})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def test_measuring_and_accumulating_do_not_change_the_run(whole: Path, tmp_path:
     ],
     ids=" ".join,
 )
-def test_options_of_training_work_with_irds(more: list[str], tmp_path: Path) -> None:
+def test_options_of_training_work_with_irds(more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))  # kernels: test_irds_models
     assert train(tmp_path / "run", *more) == 0
     matrix = read_transfer(tmp_path / "run" / "sv.csv")
     assert np.isfinite(matrix.sv).all()

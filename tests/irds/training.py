@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -31,21 +32,27 @@ def start(out: Path, *more: str, ranks: int = 0, restarts: int = 0) -> subproces
     return launched(out, str(SCRIPT), *QUICK, "--out", str(out), *more, ranks=ranks, restarts=restarts)
 
 
-def launched(out: Path, *words: str, ranks: int = 0, restarts: int = 0) -> subprocess.Popen[bytes]:
+def launched(out: Path, *words: str, ranks: int = 0, restarts: int = 0, **env: str) -> subprocess.Popen[bytes]:
     """Start a script with its arguments; under torchrun if `ranks` is given."""
     launcher = [sys.executable]
     if ranks:
         launcher += ["-m", "torch.distributed.run", "--standalone"]
         launcher += [f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
-    settings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    settings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **env}
     with out.with_suffix(".err").open("a") as stream:
         return subprocess.Popen([*launcher, *words], env=settings, stderr=stream)
 
 
 def on_two_ranks(script: str, folder: Path) -> list[dict[str, Any]]:
-    """What either rank of a script beside this one has written."""
-    run = launched(folder / "ranks", str(Path(__file__).with_name(script)), str(folder), ranks=2)
-    assert run.wait(timeout=400) == 0, said(folder / "ranks")[-4000:]
+    """What either rank of a script beside this one has written; without torchrun, which is a third process."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    words = [str(Path(__file__).with_name(script)), str(folder)]
+    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [launched(folder / f"rank{rank}", *words, RANK=str(rank), **group) for rank in range(2)]
+    codes = [one.wait(timeout=400) for one in ranks]
+    assert codes == [0, 0], "".join(said(folder / f"rank{rank}")[-4000:] for rank in range(2))
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
