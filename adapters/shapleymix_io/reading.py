@@ -13,6 +13,7 @@ import polars as pl
 
 from shapleymix.errors import DataError, Location, UsageError, caution
 from shapleymix.files import Origin
+from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.sheets import Sheet, as_list, read_sheet
 from shapleymix.tables.words import parse_size
 from shapleymix_io.column_map import LONG, NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One
@@ -33,8 +34,6 @@ from shapleymix_io.sources import gathered
 from shapleymix_io.stores import Progress
 from shapleymix_io.table import FILE, HIDDEN, LANG, LINE, PATH, Swarm, Table, matches
 
-ROUNDED = 5e-3
-"""How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
 TEXTS = ("run", "seed", "split", "tokenizer")
 _OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb"}
 """What olmix's files may not say of runs, as one would type it."""
@@ -109,6 +108,7 @@ def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.D
         If the map is none.
     """
     found = imported(as_list(source), ColumnMap.of(map), as_list(join))
+    read_runs(found.sheet(), losses="optional")  # its faults name the lines of the files
     caution(found.notices)
     return found.frame
 
@@ -208,11 +208,8 @@ class _Columns:
         self.table.raise_faults()
         found |= self._without_misfits(found)
         self._leave_out_summaries(single.get("run"), [*found["p"].values(), *found["loss"].values()])
-        if (
-            found["loss"]
-            and all(label.isdigit() for label in found["loss"])
-            and not found["loss"].keys() & found["p"].keys()
-        ):
+        targets = found["loss"].keys()
+        if targets and all(map(str.isdigit, targets)) and targets.isdisjoint(found["p"]):
             self.notices.append("losses are numbered and match no source: map languages.0=... names them")
         loss = self._in_nats(self._with_losses(self._all_cells("loss", found["loss"])))
         tokens = {} if found["p"] else self._all_cells("tokens", found["tokens"])
@@ -351,20 +348,11 @@ class _Columns:
             self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=swarm if usual else hint)
 
     def _ratios(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
-        """Ratios whose rows sum to one; an empty cell is none of it."""
+        """Ratios as parts of one, an empty cell being none of it; `read_runs` judges their sums."""
         p = pl.DataFrame(found).fill_null(0.0).to_numpy(order="c")
-        sums = p.sum(axis=1)
-        total = {"fraction": np.ones(len(p)), "percent": np.full(len(p), 100.0)}.get(self.how.ratio_unit, sums)
-        if len(p) and (np.abs(sums - 100) < 100 * ROUNDED).all() and self.how.ratio_unit == "fraction":
-            hint = "map ratio_unit=percent reads percentages"
-            self.table.fault(f"all {len(p)} rows sum to 100: these are percent", None, 0, hint)
-            return dict(found)
-        for row in np.flatnonzero((sums > 0) & (np.abs(sums - total) > ROUNDED * total) | (p < 0).any(axis=1)).tolist():
-            message = f"ratios sum to {sums[row]:.6g}, expected {total[row]:g} and none below 0"
-            hint = "map ratio_unit=percent reads percentages, ratio_unit=weights weights of any sum"
-            self.table.fault(message, None, row, hint)
-        p = p / np.where(total > 0, total, 1.0)[:, None]
-        return {name: pl.Series(p[:, place]) for place, name in enumerate(found)}
+        sums = p.sum(axis=1, keepdims=True)
+        whole = {"fraction": 1.0, "percent": 100.0}.get(self.how.ratio_unit, np.where(sums > 0, sums, 1.0))
+        return {name: pl.Series(column) for name, column in zip(found, (p / whole).T, strict=True)}
 
     def _in_nats(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """Losses in nats a token."""

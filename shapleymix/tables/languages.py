@@ -16,7 +16,7 @@ from shapleymix.display import Column, Shown, Tabular
 from shapleymix.errors import Fault, UsageError, described, printable
 from shapleymix.files import is_table_name
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.sheets import Sheet, Table, read_sheet
+from shapleymix.tables.sheets import Table, read_sheet
 from shapleymix.tables.words import Amounts, amounts, check_label, parse_choice, parse_size
 
 COLUMNS = ("language", "family", "parent", "available_tokens", "weight", "max_epochs", "bytes_per_token")
@@ -158,15 +158,15 @@ def read_languages(table: Table) -> Languages:
         sheet.fault("languages are grouped by family or by parent, not both", None, "family", "keep one column")
     families = sheet.texts(group, empty=True) if group else ("",) * sheet.rows
     weight = sheet.numbers("weight") if "weight" in sheet.columns else None
-    size = _amounts_above_zero(sheet, "bytes_per_token") if "bytes_per_token" in sheet.columns else None
+    size = sheet.amounts("bytes_per_token") if "bytes_per_token" in sheet.columns else None
     if weight is not None:
         sheet.refuse(weight < 0, "weight", weight, "expected 0 or more")
     found = Languages(
         names=names,
         family=tuple(family or None for family in families),
-        available_tokens=_amounts_above_zero(sheet, "available_tokens"),
+        available_tokens=sheet.amounts("available_tokens"),
         weight=weight,
-        max_epochs=_amounts_above_zero(sheet, "max_epochs"),
+        max_epochs=sheet.amounts("max_epochs"),
         bytes_per_token=size,
         origin=sheet.origin,
         digest=sheet.digest,
@@ -175,13 +175,6 @@ def read_languages(table: Table) -> Languages:
     )
     sheet.raise_faults()
     return found
-
-
-def _amounts_above_zero(sheet: Sheet, column: str) -> FloatArray:
-    """A column (L,) of amounts above zero; NaN where the table does not know."""
-    values = sheet.numbers(column, empty=True, sizes=True)
-    sheet.refuse(values <= 0, column, values, "expected more than 0")
-    return values
 
 
 def tokens_at_hand(sources: Sequence[str], table: Languages | None, available: Amounts | None) -> FloatArray:

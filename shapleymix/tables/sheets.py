@@ -67,15 +67,16 @@ class Sheet:
 
     def fault(self, message: str, row: int | None = None, column: str | None = None, hint: str | None = None) -> None:
         """Write down what is wrong in a row, a cell, or (without a row) with a column or the table as a whole."""
-        line = (1 if column else None) if row is None else int(self.lines[row])
+        line = (1 if column else None) if row is None else int(self.lines[row]) or None  # 0: it stands on no line
         value = column if column is None or row is None else str(self.columns[column][row])
         home = self.homes[row] if self.homes and row is not None else self.origin
         self.faults.append(Fault(message, Location(home, line, column), value, hint))
 
     def raise_faults(self) -> None:
-        """A DataError with every fault so far, sorted by line, as a person would go through the file."""
+        """A DataError with every fault so far, sorted by line, as a person would go through the files."""
         if self.faults:
-            raise DataError.of(sorted(self.faults, key=lambda fault: fault.location.line or 0), self.origin)
+            order = sorted(self.faults, key=lambda fault: (fault.location.file or "", fault.location.line or 0))
+            raise DataError.of(order, self.origin)
 
     def need(self, columns: Sequence[str], hint: str | None = None) -> None:
         """A fault for every column that is not there; by default the hint is the name that may be meant."""
@@ -113,6 +114,12 @@ class Sheet:
                 message = f"{column} is not a finite number: {str(cells[row])[:40]!r}"
                 self.fault(message, row, column, SIZE_HINT if sizes else NUMBER_HINT)
         values[np.isinf(values)] = np.nan
+        return values
+
+    def amounts(self, column: str) -> FloatArray:
+        """A column (R,) of sizes above zero; NaN where a cell is empty, or no column."""
+        values = self.numbers(column, empty=True, sizes=True)
+        self.refuse(values <= 0, column, values, "expected more than 0")
         return values
 
     def texts(self, column: str, *, empty: bool = False) -> tuple[str, ...]:
