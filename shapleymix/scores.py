@@ -420,8 +420,7 @@ def _tasks(sheet: Sheet, names: Sequence[str], log: RunLog, meanings: Mapping[st
         targets = sheet.texts("target")
         for row, target in enumerate(targets):
             if target and target not in log.targets:
-                hint = did_you_mean(target, log.targets)
-                sheet.fault(f"{target!r} is no target of the log", row, "target", hint)
+                sheet.fault(f"{target!r} is no target of the log", row, "target", did_you_mean(target, log.targets))
         return list(zip(names, targets, strict=True))
     found = []
     for row, name in enumerate(names):

@@ -73,8 +73,7 @@ def read_corpora(paths: Paths) -> Corpora:
     label = "source" if "source" in sheet.columns else "language"
     sheet.need([label, "path"])
     if "split" in sheet.columns:
-        hint = "leave out this column, and paths that are not trained on"
-        sheet.fault("splits are not exported", None, "split", hint)
+        sheet.fault("splits are not exported: leave it out, with paths that are not trained on", None, "split")
     sheet.raise_faults()
     names, places = sheet.texts(label), sheet.texts("path")
     sheet.once(zip(places), "the path {!r}", "path")
@@ -292,9 +291,7 @@ def _streams(
             length = asked.mean_tokens.get(name, _mean(rows))
             found.append(Stream(name, name, rows[0].dataset or name, paths, share, share, available[name], length))
         elif math.isnan(total):
-            message = f"{name!r} has {len(rows)} paths, and the tokens of some are not known"
-            hint = "give available_tokens of each: they divide the ratio in proportion"
-            faults.append(Fault(message, place, name, hint))
+            faults.append(Fault(f"{name!r} has {len(rows)} paths: give available_tokens of each", place, name))
         else:
             for number, row in enumerate(rows, start=1):
                 own, part = f"{name}-{number}", share * row.available / total

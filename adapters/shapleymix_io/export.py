@@ -18,7 +18,7 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, UsageError, caution, did_you_mean, printable
-from shapleymix.files import atomic_write, plain, write_json
+from shapleymix.files import atomic_write, plain, require_free, write_json
 from shapleymix.mixing.answers import Mixture
 from shapleymix.tables.mixtures import parse_mixture
 from shapleymix.tables.words import Amounts, Read, amounts, format_size, parse_budget, parse_size
@@ -372,9 +372,7 @@ class Export:
         Of the format `json` the account is the file.
         """
         account = os.fspath(path) if self.format == Plain.name else f"{os.fspath(path)}.json"
-        if os.path.lexists(account) and not force:
-            hint = "choose another name, or overwrite it (force)"
-            raise UsageError("exists already", location=Location(account), hint=hint)
+        require_free(account, force=force)
         if self.format != Plain.name:
             atomic_write(path, self.text, force=force)
         write_json(self.to_document(provenance), account, force=force)
@@ -432,16 +430,14 @@ def export(
     form, p = FORMATS[format], _ratios(getattr(mixture, "mixture", mixture))
     corpora = paths if isinstance(paths, Corpora) else read_corpora({} if paths is None else paths)
     if form.placed and not corpora.rows:
-        hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset]"
-        raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
+        raise UsageError(f"{form.name} holds paths: give a table language,path[,available_tokens][,mean_tokens]")
     own, most, least = (_of_mixture(mixture, p, name, usual) for name, usual in _BOUNDS)
     had = _of_mixture(mixture, p, "read", 0.0)
     read = np.nan_to_num(np.array([*had.values()]))
     own_D = getattr(mixture, "D", math.nan)
     budget = own_D if D is None else parse_size(D, "D") - read.sum()
     if budget <= 0:
-        message = f"D: the run has read {format_size(read.sum())} already, so that nothing is left"
-        raise UsageError(message, hint="D counts the tokens of the whole run")
+        raise UsageError(f"D counts the tokens of the whole run, which has read {format_size(read.sum())} already")
     known = {**own, **_amounts(available, p, "available", parse_size)}
     lengths = _amounts(mean_tokens, p, "mean_tokens", parse_budget)
     asked = Asked(p, budget, seed, known, lengths, own, most, least, ignore_bounds, had)
@@ -476,8 +472,7 @@ _BOUNDS = (("available", math.nan), ("max_epochs", math.inf), ("min_tokens", 0.0
 def _ratios(given: object) -> dict[str, float]:
     """Ratios by language."""
     if not isinstance(given, Mapping) or not given:
-        hint = "give an optimised mixture, or ratios by language such as {'en': 0.6, 'de': 0.4}"
-        raise UsageError(f"{given!r:.60} is no mixture", hint=hint)
+        raise UsageError(f"{given!r:.60} is no mixture", hint="give ratios by language, such as {'en': 0.6, 'de': 0.4}")
     names = tuple(map(str, given))
     if odd := [name for name in names if not name.isprintable() or not name.strip()]:
         raise UsageError(f"{odd[0]!r} is no name of a language", hint="it goes into a file that is run")

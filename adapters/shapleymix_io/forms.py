@@ -116,10 +116,7 @@ def _charts(table: Table) -> Table:
     curves = {name: name.removeprefix(GROUP).rpartition(" - ")[::2] for name in rest}
     curves = {name: one for name, one in curves.items() if not re.search("__(MIN|MAX|STD)$| - _step$", name)}
     if not curves:
-        hint = "export the chart with its lines, not with their ranges alone"
-        raise DataError(
-            "holds the least and the greatest of curves, not the curves", location=Location(table.origin), hint=hint
-        )
+        raise DataError("holds the ranges of curves: export their lines too", location=Location(table.origin))
     frames = [
         table.frame.select(pl.lit(run).alias("run"), axis, pl.col(name).alias(metric), LINE).drop_nulls(metric)
         for name, (run, metric) in curves.items()
@@ -195,9 +192,8 @@ def _state(state: object, origin: str) -> Table:
         steps.setdefault(entry.get("step"), {}).update(entry)
     rows = [row for row in steps.values() if any(re.fullmatch("eval(_.*)?_loss", name) for name in row)]
     if not rows:
-        hint = "evaluate while training: eval_strategy and eval_steps, and eval_dataset with a dataset of each language"
-        message = "is the state of a trainer that has measured no loss"
-        raise DataError(message, location=Location(origin), hint=hint)
+        hint = "evaluate while training: eval_strategy, eval_steps, and eval_dataset with a dataset of each language"
+        raise DataError("is the state of a trainer that has measured no loss", location=Location(origin), hint=hint)
     loss = f"eval_{LANG}_loss" if matches(f"eval_{LANG}_loss", [*rows[0]]) else "eval_loss"
     usual = {"D": "num_input_tokens_seen", "loss": loss}
     return replace(table_of(rows, origin, STATE), usual=usual, keys=(PATH, "step"))
@@ -243,8 +239,7 @@ def _log(lines: Sequence[str], origin: str) -> Table:
         if found.re is _RESULT or any(name.startswith(("val", "eval")) for name in numbers):
             measured.setdefault(step, line)
             for name in [] if late else [name for name in numbers if row.get(name, numbers[name]) != numbers[name]]:
-                hint = "nothing says which of them counts, or of which language each is"
-                place.fault(f"has two values of {name!r} at {unit} {step}", None, line - 1, hint)
+                place.fault(f"has two values of {name!r} at {unit} {step}: which one counts?", None, line - 1)
         steps[step] = numbers | row if late else row | numbers
     place.raise_faults()
     kept = sorted(measured or steps)

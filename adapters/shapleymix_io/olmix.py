@@ -63,9 +63,8 @@ def read_folder(folder: Path, beside: Sequence[Config]) -> Table:
     known = [read_config(path) for path in paths]
     found = [one for one in known if is_question(one[0])] or [one for one in known if "priors" in one[0]]
     if len(found) > 1:
-        message = f"holds {len(found)} configurations: {', '.join(Path(origin.file).name for _, origin in found)}"
-        place = Location(os.fspath(folder))
-        raise DataError(message, location=place, hint=f"name the one that is meant: {found[0][1].file}")
+        message = f"holds several configurations, name one: {', '.join(origin.file for _, origin in found)}"
+        raise DataError(message, location=Location(os.fspath(folder)))
     return _swarm(found[0][0] if found else {}, [*beside, *known], folder / "ratios.csv", folder / "metrics.csv")
 
 
@@ -119,8 +118,10 @@ def _sizes(configs: Sequence[Config]) -> dict[str, float]:
         known = [one for one in found if one[0] == one[0]]
         (least, first), (most, place) = min(known, default=(0.0, "")), max(known, default=(0.0, ""))
         if most > _ROUNDED * least:
-            message = f"says {key} = {format_size(most)} of the proxies, and {first} says {format_size(least)}"
-            raise DataError(message, location=Location(place), hint="keep the configurations of these runs alone")
+            message = (
+                f"says {key} = {format_size(most)} where {first} says {format_size(least)}: keep those of these runs"
+            )
+            raise DataError(message, location=Location(place))
         sizes |= {key: known[0][0]} if known else {}
     return sizes
 

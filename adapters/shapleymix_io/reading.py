@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -50,10 +50,8 @@ class Imported:
     ----------
     frame : polars.DataFrame
         Its rows, in the columns that `shapleymix.read_runs` reads.
-    origin : str
-        The table, for messages.
-    lines, homes : tuple
-        Of each row the line and the file that it stands in.
+    sheet : Sheet
+        The same, with the line and the file that each row stands in, which the faults of `read_runs` name.
     taken : dict
         What each thing of a log was taken from.
     notices : tuple of str
@@ -65,18 +63,11 @@ class Imported:
     """
 
     frame: pl.DataFrame
-    origin: str
-    lines: tuple[int, ...] = ()
-    homes: tuple[str, ...] = ()
-    taken: dict[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-    files: tuple[Origin, ...] = ()
-    swarm: Swarm | None = None
-
-    def sheet(self) -> Sheet:
-        """The rows as `shapleymix.read_runs` reads them, so that its faults name the lines of the files themselves."""
-        sheet = read_sheet(self.frame, self.origin)
-        return replace(sheet, lines=np.array(self.lines), homes=self.homes)
+    sheet: Sheet
+    taken: dict[str, str]
+    notices: tuple[str, ...]
+    files: tuple[Origin, ...]
+    swarm: Swarm | None
 
 
 def proposal(
@@ -108,7 +99,7 @@ def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.D
         If the map is none.
     """
     found = imported(as_list(source), ColumnMap.of(map), as_list(join))
-    read_runs(found.sheet(), losses="optional")  # its faults name the lines of the files
+    read_runs(found.sheet, losses="optional")  # its faults name the lines of the files
     caution(found.notices)
     return found.frame
 
@@ -164,8 +155,9 @@ def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     whole = [*how.columns.values(), *SINGLE, *own]
     same = [name for name in table.columns if name not in (label, *values.values()) and _is_named(name, whole)]
     for row in frame.select(pl.struct(label, *same).is_duplicated()).to_series().arg_true():
-        message = f"{frame[label][row]!r} comes twice for one run and D"
-        table.fault(message, label, row, "map run=COLUMN tells runs apart")
+        table.fault(
+            f"{frame[label][row]!r} comes twice for one run and D", label, row, "map run=COLUMN tells runs apart"
+        )
     table.raise_faults()
     cells = [
         pl.col(column).filter(pl.col(label) == name).first().alias(f"{PREFIXES.get(key, '')}{name}")
@@ -224,9 +216,10 @@ class _Columns:
         swarm = self.table.swarm
         if swarm and self.how.unit == "bpb":
             swarm = replace(swarm, bytes_per_token={name: self._bytes(name) for name in loss})
-        table = self.table
-        lines, homes = table.frame[LINE].fill_null(0), table.frame[FILE] if FILE in table.frame.columns else []
-        return Imported(frame, table.origin, (*lines,), (*homes,), self.taken, (*self.notices,), table.files, swarm)
+        rows = self.table.frame
+        homes = rows[FILE].to_list() if FILE in rows.columns else ()
+        sheet = replace(read_sheet(frame, self.table.origin), lines=rows[LINE].fill_null(0).to_numpy(), homes=homes)
+        return Imported(frame, sheet, self.taken, (*self.notices,), self.table.files, swarm)
 
     def _without_misfits(self, found: Mapping[str, Mapping[str, One]]) -> dict[str, Mapping[str, One]]:
         """The columns of each key without those that are none by what they hold, which is said; others are refused."""
@@ -270,8 +263,7 @@ class _Columns:
         self.taken[key] = str(how)
         columns, factor = self._product(key, how)
         if key in ("D", *PHASES.values()) and len(columns) == 1 and factor is None and counts_steps(columns[0]):
-            hint = "say how many tokens a step takes: D=COLUMN*512k (or *1 where it counts tokens after all)"
-            self.table.fault("seems to count steps, but D counts tokens", columns[0], hint=hint)
+            self.table.fault("seems to count steps, not tokens", columns[0], hint="D=COLUMN*512k, or *1 for tokens")
         return how
 
     def _cells(self, key: str, how: One) -> pl.Series:
@@ -343,7 +335,7 @@ class _Columns:
         lacking += ["unit"] if usual and not self.how.unit else []
         if lacking and not self.table.faults:
             pairs = " ".join(f"--map {usual.get(key, f'{key}=...')}" for key in lacking)
-            hint = f"--show proposes a map by what the columns hold; or give {pairs}; or --join a table that has it"
+            hint = f"--show proposes a map; or give {pairs}; or --join a table that has it"
             swarm = f"name the YAML of olmix launch too, or with the numbers of your runs add {pairs}"
             self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=swarm if usual else hint)
 
@@ -367,9 +359,7 @@ class _Columns:
             nats[name] = values.log() if unit == "perplexity" else values * factor
         if unit != "nats":
             now = "nats a byte" if unit == "bpb" and known is None else "nats"
-            self.notices.append(
-                f"losses were read as {unit}, {every.min():.4g} to {every.max():.4g}, and are {now} now"
-            )
+            self.notices.append(f"losses were read as {unit}, {every.min():.4g} to {every.max():.4g}, now {now}")
         return nats
 
     def _bytes(self, target: str) -> float:

@@ -49,8 +49,7 @@ def opened(sources: Sequence[Source], wanted: Wanted | None = None, progress: Pr
         for table in _opened(one, [*beside.values()], wanted, progress)
     ]
     if beside and {one.kind for one in tables} != {olmix.OLMIX}:
-        hint = "give the configuration of olmix fit, or the folder that holds ratios.csv and metrics.csv"
-        raise DataError("names no ratios and metrics of a swarm", location=Location(next(iter(beside))), hint=hint)
+        raise DataError("names no swarm, as that of olmix fit does", location=Location(next(iter(beside))))
     return stacked(with_paths(tables))
 
 

@@ -82,8 +82,7 @@ def installed(module: str, package: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        hint = f"pip install '{package}>={OLDEST[package]}'"
-        raise UsageError(f"reading this needs the package {package}: {error}", hint=hint) from error
+        raise UsageError(f"needs {package}: {error}", hint=f"pip install '{package}>={OLDEST[package]}'") from error
 
 
 WANDB_ADDRESS, _WANDB_STEP = "wandb:", "_step"
@@ -128,9 +127,8 @@ def read_wandb_folder(folder: Path) -> Table:
     """
     origin, files = os.fspath(folder), sorted(folder.rglob("*.wandb"))
     if not files:
-        message = "holds summaries of Weights & Biases, not what the runs logged"
         hint = "send them with `wandb sync`, then import wandb:ENTITY/PROJECT"
-        raise DataError(message, location=Location(origin), hint=hint)
+        raise DataError("holds summaries, not what the runs logged", location=Location(origin), hint=hint)
     found = with_plain_errors("Weights & Biases", origin, lambda: [_wandb_run(file) for file in files])
     return table_of_histories(found, origin, WANDB, _WANDB_STEP)
 
@@ -248,8 +246,9 @@ def _mlflow_runs(client: Any, name: str, origin: str) -> list[Any]:
     if not found:
         raise DataError(f"holds no experiment {name!r}" if name else "holds no run", location=Location(origin))
     if len(found) > 1:
-        hint = f"say which: {origin}#{next(iter(found))}"
-        raise DataError(f"holds {len(found)} experiments: {', '.join(found)}", location=Location(origin), hint=hint)
+        raise DataError(
+            f"holds several experiments, say #NAME behind it: {', '.join(found)}", location=Location(origin)
+        )
     return [run for runs in found.values() for run in runs]
 
 
@@ -329,12 +328,12 @@ def read_scores(folder: str | os.PathLike[str], metric: str = "acc") -> Table:
                 run = Path(content["model_name"]).name
                 found[run, task] = (values[0], content["n-shot"].get(task))
     if not found:
-        hint = "give the --output_path of lm-eval, and a metric that its tasks have"
-        raise DataError(f"holds no results_*.json with the metric {metric!r}", location=place, hint=hint)
+        raise DataError(f"holds no results_*.json of lm-eval with the metric {metric!r}", location=place)
     for task in dict.fromkeys(task for _, task in found):
         shots = {str(examples) for (_, other), (_, examples) in found.items() if other == task}
         if len(shots) > 1:
-            message = f"{task} was evaluated with {' and '.join(sorted(shots))} examples"
-            raise DataError(message, location=place, hint="evaluate all runs alike: lm_eval --num_fewshot")
+            raise DataError(
+                f"{task} has --num_fewshot {' and '.join(sorted(shots))}: evaluate all alike", location=place
+            )
     rows = [{"run": run, "task": task, "score": score} for (run, task), (score, _) in found.items()]
     return replace(table_of(rows, os.fspath(folder)), files=tuple(files))

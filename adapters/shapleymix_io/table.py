@@ -132,8 +132,7 @@ class Table:
 
     def unknown(self, name: str, what: str, hint: str | None = None) -> None:
         """Write down that there is no such column."""
-        message = f"has no column {name!r}, which is to be {what}"
-        self.fault(message, hint=hint or did_you_mean(name, self.columns))
+        self.fault(f"has no column {name!r}, which is to be {what}", hint=hint or did_you_mean(name, self.columns))
 
     def raise_faults(self) -> None:
         """A DataError with every fault so far."""
@@ -225,9 +224,10 @@ def stacked(tables: Sequence[Table]) -> Table:
     """
     first = tables[0]
     if other := next((one for one in tables if one.kind != first.kind), None):
-        hint = "import each kind by itself, and give the run logs to one fit"
-        message = f"is {other.kind or 'a table'}, and {first.origin} is {first.kind or 'a table'}"
-        raise DataError(message, location=Location(other.origin), hint=hint)
+        message = (
+            f"is no {first.kind or 'table'}, as {first.origin} is: import each by itself, and fit the logs together"
+        )
+        raise DataError(message, location=Location(other.origin))
     frames = [one.frame.with_columns(pl.lit(one.origin).alias(FILE)) for one in tables]
     frame = pl.concat(frames, how="diagonal_relaxed") if tables[1:] else first.frame
     whole = replace(
@@ -247,8 +247,7 @@ def _merged(table: Table) -> Table:
     counted = table.frame.with_columns(pl.col(names).drop_nulls().n_unique().over(keys))
     for name in names:
         if wrong := (counted[name] > 1).arg_true().to_list():
-            message = f"has several values for one {' and '.join(keys)}"
-            table.fault(message, name, wrong[-1], "keep the one that is meant: nothing says which counts")
+            table.fault(f"has several values for one {' and '.join(keys)}: keep the one that counts", name, wrong[-1])
     table.raise_faults()
     return replace(table, frame=table.frame.group_by(keys, maintain_order=True).agg(pl.all().drop_nulls().first()))
 

@@ -62,7 +62,7 @@ def import_(out: Output, sources: list[str], map: list[str], join: list[str], sh
     log = imported(sources, ColumnMap.of(map), join, out.progress)
     for one in log.files:
         out.used(one.file, one.sha256)
-    runs = sm.read_runs(log.sheet())
+    runs = sm.read_runs(log.sheet)
     out.note([*log.notices, *runs.notices])
     following = _after_swarm(out, log.swarm, runs) if log.swarm and out.path else []
     out.save(runs)
@@ -169,8 +169,7 @@ def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any
     elif "=" in text:
         names = tuple(part.rpartition("=")[0].strip() for part in text.split(","))
     if not names and is_name(text, names):
-        hint = "give --paths or --languages, or ratios such as en=0.5,de=50%"
-        raise UsageError(f"nothing says of which languages {text!r} is a mixture", hint=hint)
+        raise UsageError(f"nothing says of which languages {text!r} is a mixture", hint="give --paths or --languages")
     held = tokens_at_hand(names, table, keywords.get("available"))
     known = {name: value for name, value in zip(names, held.tolist(), strict=True) if not math.isnan(value)}
     if saved is not None:

@@ -168,8 +168,7 @@ def _write_plan(out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, tem
         raise UsageError(f"--seeds: {seeds!r} is no list of whole numbers", hint="write it like 0,1,2")
     plan = grids.grid(mixtures, N, D, seeds=list(map(int, seeds.split(","))), command=template or grids.DEFAULT, **how)
     if line_of(*np.array([(run.N, run.D) for run in plan.runs]).T) is not None:
-        hint = "let both differ by factors of two or more, or give one of them"
-        raise UsageError("the runs would have sizes and token counts too near to a line to tell N from D", hint=hint)
+        raise UsageError("these sizes and token counts are too near to a line: let both differ by a factor of two")
     if not template and how["corpus"] != grids.TOY and os.path.isdir(how["corpus"]):
         languages_of(how["corpus"], plan.sources)
     out.note(plan.notices)
@@ -214,8 +213,7 @@ def launch(
 
     again = 1 if retries is None else parse_whole(retries, "--retries")
     if (filled and not engine) or (engine and (slurm or dry_run)):
-        hint = "give --engine with --set, and neither --slurm nor --dry-run beside it"
-        raise UsageError("--set fills the file that --engine prints, which nothing else goes with", hint=hint)
+        raise UsageError("--set fills the file of --engine, which goes with neither --slurm nor --dry-run")
     if dry_run:
         left = open_runs(plan)
         commands = [shlex.join(plan.runs[index].words(plan.place(index))) for index in left]
@@ -302,8 +300,9 @@ def run(out: Output, plan: Plan, index: int, retries: int, timeout: str | None, 
     if how == "held":
         raise HeldError(f"run {index} ({one.id}) is trained by another process", hint=reason or "call again later")
     if how == "failed":
-        hint = "mend it, and call the same again: it continues where its program can"
-        raise DataError(f"run {index} failed: {reason}", hint=hint, location=Location(str(place / LOG)))
+        raise DataError(
+            f"run {index} failed: {reason}", hint="mend it, and call again", location=Location(str(place / LOG))
+        )
     said = "was finished before" if how == "finished" else "is finished"
     out.emit({**told, "status": "finished"}, lambda: [f"run {index} ({one.id}, {one.name}) {said}"])
 

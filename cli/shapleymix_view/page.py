@@ -134,12 +134,9 @@ def report(
     known = Fit.taken(fit)
     best = None if mixture is None else Mixture.taken(mixture)
     if best is not None and best.sources != known.sources:
-        hint = "give the fit that the mixture was found under"
-        raise UsageError("the mixture has other sources than the fit", hint=hint)
+        raise UsageError("the mixture has other sources than the fit: give the one that it was found under")
     if transfer is not None and not {*transfer.sources} & {*known.sources}:
-        raise UsageError(
-            "the transfer matrix has other sources than the fit", hint="give the matrix of these languages"
-        )
+        raise UsageError("the transfer matrix has other sources than the fit")
     compared = None if comparison is None else Comparison.taken(comparison)
     data, reason = _movable(known, best, name)
     symbols = table({title: list(column) for title, column in known.columns().items()})

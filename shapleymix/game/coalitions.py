@@ -169,10 +169,9 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     UsageError
         If several (N, D) have all coalitions and none was chosen, or `N` or `D` is not in the log.
     """
-    place = Location(file=log.origin)
     if not 0 < len(log.sources) <= _MOST_PLAYERS:
         message = f"a game needs 1 to {_MOST_PLAYERS} languages, the log has {len(log.sources)}"
-        raise DataError(message, location=place)
+        raise DataError(message, location=Location(log.origin))
     from shapleymix.tables.languages import own_data  # here, since it imports polars
 
     masks = coalition_masks(log.p, log.D)
@@ -204,8 +203,7 @@ def _choose_budget(log: RunLog, masks: IntArray, N: float | None, D: float | Non
     """The (N, D) whose coalitions make the game."""
     coalition = masks > 0
     if not coalition.any():
-        hint = "coalition runs are trained on uniform mixtures over a subset of the languages"
-        raise DataError("the log holds no coalition run", hint=hint, location=Location(file=log.origin))
+        raise DataError("holds no coalition run, on a uniform mixture of some languages", location=Location(log.origin))
     keep = coalition & _near(log.N, N, "N", coalition)
     keep &= _near(log.D, D, "D", keep)
     found = set(zip(log.N[keep].tolist(), log.D[keep].tolist(), masks[keep].tolist(), strict=True))
@@ -213,8 +211,7 @@ def _choose_budget(log: RunLog, masks: IntArray, N: float | None, D: float | Non
     full = sorted(pair for pair, count in counts.items() if count == 2 ** len(log.sources) - 1)
     if len(full) > 1:
         listed = "; ".join(f"N = {size:.10g}, D = {tokens:.10g}" for size, tokens in full)
-        message = f"the log holds {len(full)} complete games: {listed}"
-        raise UsageError(message, hint="choose one by N and D")
+        raise UsageError(f"the log holds {len(full)} complete games: {listed}; choose one by N and D")
     return full[0] if full else max(counts, key=lambda pair: (counts[pair], pair))
 
 
@@ -235,8 +232,7 @@ def _untrained_rows(log: RunLog, size: float) -> tuple[IntArray, list[str]]:
     untrained = log.D == 0
     if not untrained.any():
         hint = "add a row with D = 0: the losses of the model before training, about ln(vocabulary), measured"
-        message = "the untrained model (D = 0), the empty coalition, is missing"
-        raise DataError(message, hint=hint, location=Location(file=log.origin))
+        raise DataError("the untrained model (D = 0) is missing", hint=hint, location=Location(file=log.origin))
     known = np.unique(log.N[untrained])
     nearest = float(known[np.abs(np.log(known / size)).argmin()])
     notice = f"no untrained model at N = {size:.10g}; the one at N = {nearest:.10g} stands in"

@@ -147,16 +147,15 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
     """
     root, place = Path(folder), Location(file=folder)
     if not folder or not root.is_dir():
-        hint = "give a folder with a file or a folder for each language"
-        raise UsageError("is a file" if root.is_file() else "there is no such folder", location=place, hint=hint)
+        raise UsageError("is no folder: give one with a file or a folder for each language", location=place)
     found: dict[str, list[Path]] = {}
     for path in sorted(root.iterdir()):
         if not (files := files_of(path)):
             continue
         name = unicodedata.normalize("NFC", path.name.removesuffix(_ending(path)))
         if name in found:
-            hint = f"keep one of them, or put both into a folder {name}/"
-            raise DataError(f"is language {name!r}, as is {found[name][0]}", location=Location(str(path)), hint=hint)
+            message = f"is language {name!r}, as is {found[name][0]}: keep one, or put both into one folder"
+            raise DataError(message, location=Location(str(path)))
         found[name] = files
     if not found:
         raise UsageError("there are no files of text or tokens in it", location=place)
@@ -242,8 +241,8 @@ def _json_lines(stream: Iterable[str], path: Path, field: str) -> Iterator[str]:
             text = json.loads(line)[field]
             text.encode()  # half a surrogate pair is no text
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            message = f"is no JSON object with text in the field {field!r}"
-            raise DataError(message, location=Location(str(path), number), hint="name it: --text-field") from error
+            message = f"is no JSON object with text in the field {field!r}: name it by --text-field"
+            raise DataError(message, location=Location(str(path), number)) from error
         yield text
 
 
@@ -309,8 +308,7 @@ def sample_languages(
             progress(f"reading {name}", turn, len(known))
         found[name] = _numbers(name, given, tokenizer, most, field)
         if len(found[name]) < LEAST:
-            message = f"language {name!r} has {len(found[name]):,} tokens of text, expected {LEAST:,} or more"
-            raise DataError(message, hint="give more text of it, or leave it out")
+            raise DataError(f"language {name!r} has {len(found[name]):,} tokens of text, expected {LEAST:,} or more")
     return found
 
 
@@ -323,8 +321,7 @@ def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, 
         if not os.path.exists(given):
             raise UsageError(f"there is no such file or folder, the text of {language!r}", location=place)
         if not (files := files_of(Path(given))):
-            hint = f"give files that end in {', '.join((*TEXT_ENDINGS, *TOKEN_ENDINGS))}"
-            raise UsageError("is neither text nor tokens", location=place, hint=hint)
+            raise UsageError(f"ends in none of {', '.join((*TEXT_ENDINGS, *TOKEN_ENDINGS))}", location=place)
         found = sample_tokens(files, tokenizer, most, field)
     elif isinstance(given, list) and given and isinstance(given[0], Path):
         found = sample_tokens(cast("list[Path]", given), tokenizer, most, field)
@@ -334,7 +331,7 @@ def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, 
         except ValueError:  # rows of several lengths
             found = np.zeros((0, 0))
     if found.ndim != 1 or found.dtype.kind not in "iu" or not 0 <= found.min(initial=0) <= found.max(initial=0) < MOST:
-        hint = "give a file, a text of 1,000 characters or more, or token numbers, which are whole ones from 0 on"
+        hint = "give a file, a text of 1,000 characters, or token numbers, from 0 on"
         raise UsageError(f"the text of {language!r} is {described(given)}", hint=hint)
     return found.astype(np.min_scalar_type(found.max(initial=0)))
 
@@ -465,8 +462,7 @@ def _mapped(path: Path) -> np.ndarray:
     except (ValueError, OSError, EOFError) as error:
         raise DataError(f"is not a NumPy array: {error}", location=place) from error
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
-        message = f"holds {tokens.dtype} of {tokens.ndim} axes; token numbers are integers on one axis"
-        raise DataError(message, location=place)
+        raise DataError(f"holds {tokens.dtype} of {tokens.ndim} axes, expected integers on one", location=place)
     return tokens
 
 
@@ -493,6 +489,5 @@ def _megatron(path: Path) -> tuple[np.ndarray, IntArray, IntArray]:
         if magic != MEGATRON_MAGIC or not follow or (length < 0).any() or (np.diff(document) < 0).any():
             raise ValueError("sequences and documents do not follow each other")
     except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
-        message = f"is no Megatron index (MMIDIDX) of {path.name}: {error}"
-        raise DataError(message, location=Location(file=str(index))) from error
+        raise DataError(f"is no Megatron index of {path.name}: {error}", location=Location(str(index))) from error
     return tokens, bounds[:-1], np.diff(bounds)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shapleymix.display import Column, Shown, Tabular
-from shapleymix.errors import Fault, UsageError, described, printable
+from shapleymix.errors import Fault, UsageError, printable
 from shapleymix.files import is_table_name
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sheets import Table, read_sheet
@@ -186,8 +186,7 @@ def tokens_at_hand(sources: Sequence[str], table: Languages | None, available: A
         If a name is no source, or an amount is none.
     """
     if isinstance(available, Languages) or is_table_name(available):
-        hint = "give a languages table as languages; available takes tokens by name, such as en=5T"
-        raise UsageError(f"available: {described(available)} is no tokens by name", hint=hint)
+        raise UsageError("available takes tokens by name, such as en=5T", hint="give a languages table as languages")
     known = column_of(table, "available_tokens", sources)
     return amounts(known, available, tuple(sources), parse_size, "available")
 

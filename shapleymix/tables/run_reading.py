@@ -134,8 +134,7 @@ def _parse(sheet: Sheet, need_losses: bool) -> RunLog:
     roles = _roles_of(sheet, need_losses)
     sheet.raise_faults()
     log = _parse_rows(sheet, roles)
-    hint = "give each trained model its own run id, or remove the row"
-    sheet.once(zip(log.runs, log.D.tolist(), strict=True), "run {!r} at D = {:g}", "run", hint)
+    sheet.once(zip(log.runs, log.D.tolist(), strict=True), "run {!r} at D = {:g}", "run", "give each model its own id")
     if need_losses and not sheet.faults:
         _require_models(sheet, log)
     sheet.raise_faults()
@@ -166,8 +165,7 @@ def _roles_of(sheet: Sheet, need_losses: bool) -> _Roles:
     found["sources"] = sources = found["p_"] or tokens
     for label, column in (*found[UNIQUE].items(), *found[LATE].items()):
         if label not in sources:
-            message = f"{column!r} is of a source {label!r} that has no ratios"
-            sheet.fault(message, None, column, did_you_mean(label, sources))
+            sheet.fault(f"{column!r} is of a source that has no ratios", None, column, did_you_mean(label, sources))
     found[""] = {name: name for name in others if name not in (*_SINGLE, *losses)}
     return found
 
@@ -212,8 +210,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
     )
     log = log if "run" in sheet.columns else _with_ids(log)
     for row in np.flatnonzero(log.ends < 0.99 * log.D).tolist() if log.schedule is not None else ():
-        message = f"schedule = {log.ends[row]:g} ends before D = {D[row]:g}"
-        sheet.fault(message, row, "schedule", _RULES["schedule"][2])
+        sheet.fault(f"schedule = {log.ends[row]:g} ends before D = {D[row]:g}", row, "schedule", _RULES["schedule"][2])
     marks = None if log.schedule is not None else _words(sheet, "final", MARKS)
     return log if marks is None else replace(log, schedule=log.ends_by(np.isin(marks, ("1", "true", "True"))))
 
@@ -269,8 +266,9 @@ def _check_ratios(sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatArra
         sheet.fault(f"{names} = {sums[row]:.6g}, expected 1", row, hint=_SUM_HINT)
     rounded = off[(off > EXACT) & (off <= ROUNDED)]
     if rounded.size:
-        told = f"renormalised to sum to 1 (off by at most {rounded.max():.2g})"
-        notices.append(f"ratios of {rounded.size} of {len(p)} rows were {told}")
+        notices.append(
+            f"ratios of {rounded.size} of {len(p)} rows were renormalised, off by at most {rounded.max():.2g}"
+        )
     return np.where((off <= ROUNDED)[:, None], renormalise(p), p)
 
 

@@ -211,8 +211,7 @@ def json_rows(text: str, origin: Origin) -> dict[int, dict[str, object]]:
             if content.strip():
                 rows[line] = dict(json.loads(content).items())
         except (ValueError, AttributeError, RecursionError) as error:
-            hint = 'write one JSON object a line, such as {"run": "a", "N": 23712}'
-            faults.append(Fault(f"is not a JSON object: {error}", Location(origin.file, line), None, hint))
+            faults.append(Fault(f"is not one JSON object on a line: {error}", Location(origin.file, line)))
     if faults:
         raise DataError.of(faults, origin.file)
     return rows
@@ -239,15 +238,15 @@ def _frame(table: object) -> pl.DataFrame:
         return table
     if hasattr(table, "notna") and hasattr(table, "astype"):
         table = table.astype(object).where(table.notna(), None).to_dict("list")  # type: ignore[attr-defined]
+    hint = "give a path, a frame, or a mapping of columns with one value a row"
     if not isinstance(table, Mapping):
-        hint = "pass a path, a Polars or pandas frame, or a mapping of columns"
-        raise DataError(f"cannot read a table from {described(table)}", hint=hint)
+        raise DataError(f"{described(table)} is no table", hint=hint)
     try:
         return pl.DataFrame({str(name): column for name, column in table.items()}, strict=False)
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        hint = "give every column as a list or an array, one value a row"
-        message = f"is no table: {str(error).splitlines()[0]}"
-        raise DataError(message, location=Location("<memory>"), hint=hint) from error
+        raise DataError(
+            f"is no table: {str(error).splitlines()[0]}", location=Location("<memory>"), hint=hint
+        ) from error
 
 
 def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
@@ -263,13 +262,12 @@ def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
                 lines.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
-        hint = "look for a quote mark that is not closed or stands inside a cell"
-        raise DataError(f"is not valid CSV: {error}", location=Location(origin.file, start), hint=hint) from error
+        message = f"is not valid CSV, look for a quote mark: {error}"
+        raise DataError(message, location=Location(origin.file, start)) from error
     header = [name.strip() or f"column {place}" for place, name in enumerate(rows[0] if rows else (), start=1)]
     if len(header) == 1 and (marks := [mark for mark in ";\t|" if mark in header[0]]):
-        hint = "save it as comma-separated text with decimal points, or read it with `shapleymix import`"
-        message = f"has columns separated by {marks[0]!r}, expected commas"
-        raise DataError(message, location=Location(origin.file, 1), hint=hint)
+        message = f"has columns separated by {marks[0]!r}, expected commas; `shapleymix import` reads such tables"
+        raise DataError(message, location=Location(origin.file, 1))
     faults = [
         Fault(f"column {name!r} occurs twice", Location(origin.file, 1, name), name, "give each column its own name")
         for name in find_repeated(header)
@@ -318,8 +316,9 @@ def write_table(columns: Columns, path: str | os.PathLike[str], *, force: bool =
     elif name.endswith((".csv", ".csv.gz")):
         frame.with_columns(pl.col(pl.String).replace("", None)).write_csv(stream)
     else:
-        hint = "end the name in .csv, .csv.gz, .parquet or .jsonl"
-        raise UsageError("names no format to write", hint=hint, location=Location(file=file_name(path)))
+        raise UsageError(
+            "names no format: end it in .csv, .csv.gz, .parquet or .jsonl", location=Location(file_name(path))
+        )
     data = stream.getvalue()
     if name.endswith(".gz"):
         data = gzip.compress(data, mtime=0)  # without a time stamp
