@@ -19,7 +19,10 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.sheets import as_numbers
 from shapleymix.tables.words import format_size
 from shapleymix_io import names as say
-from shapleymix_io.column_map import NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap
+from shapleymix_io.column_map import NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map
+from shapleymix_io.forms import Source
+from shapleymix_io.sources import gathered
+from shapleymix_io.stores import Progress
 from shapleymix_io.table import LANG, Table, matches
 
 _ROUNDED = 5e-3
@@ -155,8 +158,12 @@ def numbers_of(table: Table, columns: Iterable[str]) -> dict[str, FloatArray]:
     return found
 
 
-def proposed(table: Table, how: ColumnMap, given: Collection[str] = ()) -> Proposal:
-    """A first map of a table; `how` is what is known of it, of which the keys in `given` were asked for."""
+def proposal(
+    sources: Sequence[Source], map: Map | None = None, join: Sequence[Source] = (), progress: Progress | None = None
+) -> Proposal:
+    """A first map of the sources, to be looked over; what is given of a map stays."""
+    given = ColumnMap.of(map).columns
+    table, how = gathered(sources, ColumnMap.of(map), join, progress)
     judged = Judgement(table, numbers_of(table, [name for name in table.columns if name not in how.ignore]))
     read, why, ignored = judged.read, judged.why, judged.ignored
     read |= {key: key for key in SINGLE if key in table.columns and key != "weight"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -16,23 +16,14 @@ from shapleymix.files import Origin
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.sheets import Sheet, as_list, read_sheet
 from shapleymix.tables.words import parse_size
-from shapleymix_io.column_map import LONG, NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One
+from shapleymix_io.column_map import LONG, NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One, factors, is_named
 from shapleymix_io.forms import Source
-from shapleymix_io.meaning import (
-    Proposal,
-    counts_from_zero,
-    groups_of,
-    misfits,
-    native,
-    numbers_of,
-    proposed,
-    summary_rows,
-)
+from shapleymix_io.meaning import counts_from_zero, groups_of, misfits, native, numbers_of, summary_rows
 from shapleymix_io.names import counts_steps
 from shapleymix_io.olmix import OLMIX
 from shapleymix_io.sources import gathered
 from shapleymix_io.stores import Progress
-from shapleymix_io.table import FILE, HIDDEN, LANG, LINE, PATH, Swarm, Table, matches
+from shapleymix_io.table import FILE, HIDDEN, LANG, LINE, PATH, Swarm, Table
 
 TEXTS = ("run", "seed", "split", "tokenizer")
 _OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb"}
@@ -70,14 +61,6 @@ class Imported:
     swarm: Swarm | None
 
 
-def proposal(
-    sources: Sequence[Source], map: Map | None = None, join: Sequence[Source] = (), progress: Progress | None = None
-) -> Proposal:
-    """A first map of the sources, to be looked over; what is given of a map stays."""
-    given = ColumnMap.of(map)
-    return proposed(*_gathered(sources, given, join, progress), given=given.columns)
-
-
 def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.DataFrame:
     """The runs that another tool keeps, in the columns that `shapleymix.read_runs` reads.
 
@@ -108,25 +91,9 @@ def imported(
     sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = (), progress: Progress | None = None
 ) -> Imported:
     """The same with what it was taken from, without warnings."""
-    table, how = _gathered(sources, how, join, progress)
+    table, how = gathered(sources, how, join, progress)
     is_long = not how.columns.keys().isdisjoint(LONG)
     return _Columns(*(widened(table, how) if is_long else (table, how))).log()
-
-
-def _gathered(
-    sources: Sequence[Source], how: ColumnMap, join: Sequence[Source], progress: Progress | None
-) -> tuple[Table, ColumnMap]:
-    """The table of the sources, and the map with what it leaves open as the form of the table fixes it.
-
-    A server is asked for what the map names alone, where it names the losses.
-    """
-    wanted = (lambda column: _is_named(column, how.columns.values())) if "loss" in how.columns else None
-    table = gathered(sources, join, how.columns.get("run"), wanted, progress)
-    usual = {key: name for key, name in table.usual.items() if key != "D" or name in table.columns or table.swarm}
-    if "D" in table.columns or "D1" in how.columns:
-        usual.pop("D", None)
-    unit = how.unit or (table.swarm.unit if table.swarm else "")
-    return table, replace(how, unit=unit, columns={**usual, **how.columns})
 
 
 def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
@@ -153,7 +120,7 @@ def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     table = replace(table, frame=frame)
     own = (f"{prefix}{LANG}" for key, prefix in PREFIXES.items() if key not in how.columns)
     whole = [*how.columns.values(), *SINGLE, *own]
-    same = [name for name in table.columns if name not in (label, *values.values()) and _is_named(name, whole)]
+    same = [name for name in table.columns if name not in (label, *values.values()) and is_named(name, whole)]
     for row in frame.select(pl.struct(label, *same).is_duplicated()).to_series().arg_true():
         table.fault(
             f"{frame[label][row]!r} comes twice for one run and D", label, row, "map run=COLUMN tells runs apart"
@@ -172,12 +139,6 @@ def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     return replace(table, frame=wide), replace(how, columns=left, languages=how.languages if by_name else {})
 
 
-def _is_named(column: str, entries: Iterable[One | Mapping[str, One]]) -> bool:
-    """Whether entries of a map name a column: as it is, in a product, or by a pattern."""
-    texts = [str(text) for one in entries for text in (one.values() if isinstance(one, Mapping) else [one])]
-    return any(matches(part, [column]) for text in texts for part in (text, *_factors(text)))
-
-
 class _Columns:
     """The columns of a table, taken by a map."""
 
@@ -190,7 +151,7 @@ class _Columns:
     def log(self) -> Imported:
         """The rows of a run log that have a loss."""
         single = {key: how for key in SINGLE if (how := self._single(key)) is not None}
-        claimed = {part for how in single.values() for part in (str(how), *_factors(str(how)))} | set(self.how.ignore)
+        claimed = {part for how in single.values() for part in (str(how), *factors(str(how)))} | set(self.how.ignore)
         claimed |= {name for one in self.how.ignore for name in self.table.matching(one).values()}
         found: dict[str, Mapping[str, One]] = {}
         # of two patterns that match a column, it belongs to the more exact one
@@ -291,7 +252,7 @@ class _Columns:
     def _product(self, key: str, how: One) -> tuple[list[str], float | None]:
         """The columns and the number that are multiplied; a number that holds for all rows has no column."""
         columns, factor = [], None
-        for part in [str(how)] if str(how) in self.names else _factors(str(how)):
+        for part in [str(how)] if str(how) in self.names else factors(str(how)):
             try:
                 if part in self.names or part.removesuffix("+1") in self.names:
                     columns.append(part)
@@ -378,8 +339,3 @@ class _Columns:
             self.notices.append(f"left out {left} of {rows.len()} rows, which have no loss")
         self.table = replace(self.table, frame=self.table.frame.filter(rows))
         return found.filter(rows).to_dict()
-
-
-def _factors(text: str) -> list[str]:
-    """What a map multiplies: columns and numbers."""
-    return [part.strip(" ()") if "+1" in part else part.strip() for part in text.split("*")]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from shapleymix.errors import DataError, Location
 from shapleymix_io import olmix, stores
+from shapleymix_io.column_map import ColumnMap, is_named
 from shapleymix_io.forms import Source, read_table, with_paths
 from shapleymix_io.stores import Progress, Wanted
 from shapleymix_io.table import Table, joined, stacked
@@ -94,14 +96,15 @@ def _folder(folder: Path, beside: Sequence[olmix.Config]) -> list[Table]:
 
 
 def gathered(
-    sources: Sequence[Source], join: Sequence[Source] = (), run: object = None,
-    wanted: Wanted | None = None, progress: Progress | None = None,
-) -> Table:  # fmt: skip
-    """The table of the sources, with the tables beside it that are joined to it by the ids of runs.
+    sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = (), progress: Progress | None = None
+) -> tuple[Table, ColumnMap]:
+    """The table of the sources, and the map with what it leaves open as the form of the table fixes it.
 
-    A table to join may say which of its columns holds the ids of which of ours: `design.csv:their_id=our_id`.
+    Tables beside it are joined by the ids of runs; `design.csv:their_id=our_id` says which columns hold them. A server
+    is asked for what the map names alone, where it names the losses.
     """
-    table = opened(sources, wanted, progress)
+    wanted = (lambda column: is_named(column, how.columns.values())) if "loss" in how.columns else None
+    table, run = opened(sources, wanted, progress), how.columns.get("run")
     for one in join:
         name, pair = one, None
         if not (isinstance(one, pl.DataFrame) or os.path.exists(one)) and ":" in os.fsdecode(one):
@@ -109,4 +112,8 @@ def gathered(
             there, _, here = map(str.strip, ids.partition("="))
             pair = there, here or there
         table = joined(table, read_table(name), None if run is None else str(run), pair)
-    return table
+    usual = {key: name for key, name in table.usual.items() if key != "D" or name in table.columns or table.swarm}
+    if "D" in table.columns or "D1" in how.columns:
+        usual.pop("D", None)
+    unit = how.unit or (table.swarm.unit if table.swarm else "")
+    return table, replace(how, unit=unit, columns={**usual, **how.columns})

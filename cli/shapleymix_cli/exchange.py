@@ -52,7 +52,8 @@ def import_(out: Output, sources: list[str], map: list[str], join: list[str], sh
     without bytes_per_token); ratio_unit (fraction, percent, weights).
     """
     from shapleymix_io.column_map import ColumnMap
-    from shapleymix_io.reading import imported, proposal
+    from shapleymix_io.meaning import proposal
+    from shapleymix_io.reading import imported
 
     if show:
         found = proposal(sources, map, join, out.progress)

@@ -176,9 +176,7 @@ def evaluate(out: Output, fit: sm.Fit, runs: list[str], **keywords: Any) -> None
 @fit_argument
 @argument("table", "[TABLE]")
 @option(
-    "--mixture [NAME=]MIX",
-    "en=0.5,de=50%, a saved mixture, natural, unimax:4, text:DIR; repeatable.",
-    multiple=True,
+    "--mixture [NAME=]MIX", "en=0.5,de=50%, a saved mixture, natural, unimax:4, text:DIR; repeatable.", multiple=True
 )
 @sizes
 @tokens

@@ -210,11 +210,7 @@ def _law_view(law: dict[str, Any]) -> list[Part]:
 )
 @option("--languages TABLE", "Languages table: available tokens.", required=True)
 @option("-D SIZE", "Tokens of the run.", "tokens", required=True)
-@option(
-    "--mixture [NAME=]MIX",
-    "Show these: natural, uniform, temperature:T, unimax:E, text:DIR, en=1.",
-    multiple=True,
-)
+@option("--mixture [NAME=]MIX", "Show these: natural, uniform, temperature:T, unimax:E, text:DIR, en=1.", multiple=True)
 @output("the mixtures (.csv, .parquet, .jsonl or .json)")
 def baselines(out: Output, languages: sm.Languages, tokens: str, mixture: list[str]) -> None:
     """Show mixtures by the names that practitioners use, with the epochs that each makes of every language.

@@ -55,10 +55,7 @@ _SIZES = ("N", "D", "tokens_", UNIQUE, "schedule", "batch_tokens")
 
 
 def read_runs(
-    tables: Table | Sheet | RunLog | Sequence[Table | RunLog],
-    *,
-    losses: LossUse = "required",
-    origin: str = "<memory>",
+    tables: Table | Sheet | RunLog | Sequence[Table | RunLog], *, losses: LossUse = "required", origin: str = "<memory>"
 ) -> RunLog:
     """Read a run log, or several as one.
 

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 from shapleymix_io import read
 from shapleymix_io.column_map import ColumnMap, typed
-from shapleymix_io.reading import imported, proposal
+from shapleymix_io.meaning import proposal
+from shapleymix_io.reading import imported
 
 import shapleymix as sm
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
