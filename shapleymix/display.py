@@ -72,8 +72,10 @@ class Tabular:
 
     def summary(self) -> str:
         """What it is, the first rows of its table, and what to beware of."""
-        told = [getattr(self, "verdict", ""), *getattr(self, "warnings", ()), *getattr(self, "notices", ())]
-        return "\n".join([cut(self.headline()), *text_table(self.columns()), *map(cut, list(filter(None, told))[:4])])
+        remarks = [getattr(self, "verdict", ""), *getattr(self, "warnings", ()), *getattr(self, "notices", ())]
+        return "\n".join(
+            [cut(self.headline()), *text_table(self.columns()), *map(cut, list(filter(None, remarks))[:4])]
+        )
 
     def to_polars(self) -> DataFrame:
         """The table as a Polars frame.

@@ -305,7 +305,7 @@ def _line(points: ScoredRuns, shape: Transform) -> tuple[Calibration, FloatArray
         misses[out] = points.score[out] - shape.score(points.loss[out], slope, level, points.chance)
     residual, mixtures = points.score - shape.score(points.loss, a, b, points.chance), len(groups)
     squares = float(np.square(points.score - points.score.mean()).sum())
-    told = 1 - float(np.square(misses).sum()) / squares if mixtures > FEWEST else np.nan
+    held_out_R2 = 1 - float(np.square(misses).sum()) / squares if mixtures > FEWEST else np.nan
     scatter = float(np.sqrt(np.square(residual).sum() / max(rows - 2, 1)))
     J = _jacobian(points, shape, a, b)
     spread = np.linalg.pinv(J.T @ J, hermitian=True)
@@ -316,7 +316,7 @@ def _line(points: ScoredRuns, shape: Transform) -> tuple[Calibration, FloatArray
         covariance=np.asarray(scatter**2 * (rows / mixtures) * spread, dtype=np.float64), chance=points.chance,
         scatter=scatter, dof=mixtures - 2, losses=points.loss, scores=points.score,
         R2=1 - float(np.square(residual).sum()) / squares, held_out=float(np.sqrt(np.square(misses).mean())),
-        held_out_R2=told, pearson=r, p_value=float(by_chance),
+        held_out_R2=held_out_R2, pearson=r, p_value=float(by_chance),
     )  # fmt: skip
     return found, misses
 
@@ -404,8 +404,8 @@ def _points(
         loss = log.loss[np.array(rows)[mine], log.targets.index(task[1])]
         kept = mine[~np.isnan(loss)]
         lost += len(mine) - len(kept)
-        told = [chances[name] for name in ("/".join(task), task[0], "*") if name in chances]
-        level = told[0] if told else float(np.nanmax(guess[mine])) if not np.isnan(guess[mine]).all() else np.nan
+        known = [chances[name] for name in ("/".join(task), task[0], "*") if name in chances]
+        level = known[0] if known else float(np.nanmax(guess[mine])) if not np.isnan(guess[mine]).all() else np.nan
         groups = log.groups[np.array(rows)[kept]]
         found.append(ScoredRuns(*task, loss[~np.isnan(loss)], score[kept], groups, level))
     silent = len(set(log.runs) - set(runs))

@@ -16,7 +16,7 @@ from shapleymix.files import is_table_name
 from shapleymix.tables.languages import column_of, read_languages
 from shapleymix.tables.sheets import as_list
 from shapleymix.tables.words import RECIPE, parse_size
-from shapleymix_io.table import flat, matches
+from shapleymix_io.table import flatten, matches
 
 PHASES = {f"p{n}": f"D{n}" for n in range(1, 10)}
 """Keys of the ratios of runs in phases, and of their tokens."""
@@ -124,9 +124,9 @@ def is_named(column: str, entries: Iterable[One | Mapping[str, One]]) -> bool:
     return any(matches(part, [column]) for text in texts for part in (text, *factors(text)))
 
 
-def typed(entries: Mapping[str, object]) -> list[str]:
+def write_entries(entries: Mapping[str, object]) -> list[str]:
     """The entries of a map as `KEY=VALUE` texts."""
-    return [f"{key}={','.join(map(str, as_list(one)))}" for key, one in flat(entries).items()]
+    return [f"{key}={','.join(map(str, as_list(one)))}" for key, one in flatten(entries).items()]
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, Any]:

@@ -88,8 +88,8 @@ class Megatron(Format):
         """White space in a path makes Megatron drop all weights without a word; and it appends `.bin` itself."""
         path, ends = stream.paths[0], "ends in .bin or .idx: Megatron wants it without"
         blank = "holds white space, for which Megatron drops all weights: rename or link it"
-        told = blank if len(f"x{path}x".split()) > 1 else ends if path.endswith((".bin", ".idx")) else ""
-        return told and f"the path {path!r} {told}"
+        reason = blank if len(f"x{path}x".split()) > 1 else ends if path.endswith((".bin", ".idx")) else ""
+        return reason and f"the path {path!r} {reason}"
 
 
 class AutoModel(Format):
@@ -297,8 +297,8 @@ class Levanter(Format):
         expected = {name: weight * 2048 for name, weight in blend.weights.items()}
         cut = {name: 2048 / size for name, size in expected.items() if math.floor(size) < 0.95 * size}
         size = math.ceil(max(cut.values(), default=0.0) / 0.05)
-        told = f"levanter rounds the samples of a block of 2,048 down: {short(list(cut))} would be seen over 5% less"
-        return [f"{told}; set data.mixture_block_size to {size} or more"] if cut else []
+        message = f"levanter rounds the samples of a block of 2,048 down: {short(list(cut))} would be seen over 5% less"
+        return [f"{message}; set data.mixture_block_size to {size} or more"] if cut else []
 
 
 class Plain(Format):
@@ -359,10 +359,10 @@ class Export:
         asked, known = self.blend.asked, {"format": self.format, "unit": FORMATS[self.format].draws.unit}
         shares = {"mixture": self.blend.p, "available": self.blend.available, "epochs": self.blend.epochs}
         tokens = {name: ratio * asked.D for name, ratio in self.blend.p.items()}
-        told = {"notices": self.notices, "notes": self.notes, "provenance": dict(provenance or {})}
+        remarks = {"notices": self.notices, "notes": self.notes, "provenance": dict(provenance or {})}
         made = {"streams": list(map(asdict, self.blend.streams)), "config": self.config, "text": self.text}
         head = {"schema_version": 1, "kind": "export", **known, "D": asked.D, "seed": asked.seed}
-        return plain({**head, **shares, "tokens": tokens, **made, **told})
+        return plain({**head, **shares, "tokens": tokens, **made, **remarks})
 
     def write(
         self, path: str | os.PathLike[str], *, force: bool = False, provenance: Mapping[str, object] | None = None
@@ -453,7 +453,7 @@ def export(
     elif read.any():
         blend.notes.append("the file holds what is still to be read, for a run that goes on from its checkpoint")
     streams = [stream for _, stage in blend.stages for stream in stage.streams]
-    faults = [Fault(told, Location(corpora.origin), one.name) for one in streams if (told := form.problem(one))]
+    faults = [Fault(reason, Location(corpora.origin), one.name) for one in streams if (reason := form.problem(one))]
     if faults:
         raise DataError.of(faults, corpora.origin)
     notices = (*blend.warnings, *form.warnings(blend))

@@ -29,10 +29,10 @@ from shapleymix_io.table import (
     PATH,
     Table,
     distinct_parts,
-    flat,
+    flatten,
     labels_of,
     matches,
-    stacked,
+    stack,
     table_of,
 )
 
@@ -63,7 +63,7 @@ def _parsed(data: bytes, origin: Origin) -> Table:
         return _framed(sheets.parquet_of(data, origin), origin.file)
     text = sheets.text_of(data, origin)
     if '"log_history"' in text:
-        return _state(loaded(text, origin.file), origin.file)
+        return _state(load_json(text, origin.file), origin.file)
     lines = _STYLED.sub("", text).splitlines()
     is_table = bool(lines) and lines[0][:1] not in "[{" and 1 < lines[0].count(",") == lines[-1].count(",")
     if any(map(_STEP.search, lines)) and not is_table:
@@ -74,7 +74,7 @@ def _parsed(data: bytes, origin: Origin) -> Table:
 def _framed(frame: pl.DataFrame, origin: str) -> Table:
     """A frame as a table; what is nested in a cell becomes columns such as `config.lr`."""
     if any(dtype.is_nested() for dtype in frame.dtypes):
-        return table_of([flat(row) for row in frame.to_dicts()], origin)
+        return table_of([flatten(row) for row in frame.to_dicts()], origin)
     return Table(frame.with_columns(pl.lit(None, pl.Int64).alias(LINE)), origin)
 
 
@@ -93,7 +93,7 @@ def _csv(text: str, origin: Origin) -> Table:
     frame = filled.with_columns(pl.Series(LINE, sheet.lines)).filter(kept)
     if not any(str(one.drop_nulls().first()).lstrip().startswith("{") for one in filled):
         return _charts(Table(frame, origin.file))
-    rows = [flat({name: _unpacked(cell) for name, cell in row.items()}) for row in frame.drop(LINE).to_dicts()]
+    rows = [flatten({name: _unpacked(cell) for name, cell in row.items()}) for row in frame.drop(LINE).to_dicts()]
     return table_of(rows, origin.file, lines=frame[LINE].to_list())
 
 
@@ -122,7 +122,7 @@ def _charts(table: Table) -> Table:
         for name, (run, metric) in curves.items()
     ]
     frame = pl.concat(frames, how="diagonal_relaxed")
-    return stacked([replace(table, frame=frame, kind=CHART, usual={"run": "run"}, keys=("run", axis))])
+    return stack([replace(table, frame=frame, kind=CHART, usual={"run": "run"}, keys=("run", axis))])
 
 
 def _json(text: str, origin: Origin) -> Table:
@@ -136,13 +136,13 @@ def _json(text: str, origin: Origin) -> Table:
     first, _, more = text.strip().partition("\n")
     if more and first[0] == "{" and first.rstrip().endswith("}"):
         rows = sheets.json_rows(text, origin)
-        flats = [(line, flat(one)) for line, row in rows.items() for one in _unfolded(row)]
+        flats = [(line, flatten(one)) for line, row in rows.items() for one in _unfolded(row)]
         return table_of([one for _, one in flats], origin.file, lines=[line for line, _ in flats])
-    found = loaded(text, origin.file)
+    found = load_json(text, origin.file)
     items = _items(found) if isinstance(found, dict) else found
     if not all(isinstance(item, dict) for item in items):
         raise DataError("is no array of JSON objects", location=Location(origin.file))
-    return table_of([flat(one) for item in items for one in _unfolded(item)], origin.file)
+    return table_of([flatten(one) for item in items for one in _unfolded(item)], origin.file)
 
 
 def _items(found: dict[str, Any]) -> list[Any]:
@@ -170,7 +170,7 @@ def _is_wide(item: object) -> bool:
     return isinstance(item, dict) and (len(item) > 4 or any(isinstance(one, dict) for one in item.values()))
 
 
-def loaded(text: str, origin: str) -> Any:
+def load_json(text: str, origin: str) -> Any:
     """The content of JSON text."""
     try:
         return json.loads(text)
@@ -331,7 +331,7 @@ def settings_beside(file: Path) -> tuple[dict[str, object], tuple[Origin, ...]]:
     """The settings that stand beside the log of a run, such as the `hparams.yaml` of Lightning, and their file."""
     there = filter(Path.is_file, (file.parent / name for name in _SETTINGS))
     found, origin = next(map(read_settings, there), ({}, None))
-    return {name: one for name, one in flat(found).items() if one is not None}, (origin,) if origin else ()
+    return {name: one for name, one in flatten(found).items() if one is not None}, (origin,) if origin else ()
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], Origin]:

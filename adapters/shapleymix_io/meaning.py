@@ -21,13 +21,13 @@ from shapleymix.tables.words import format_size
 from shapleymix_io import names as say
 from shapleymix_io.column_map import NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map
 from shapleymix_io.forms import Source
-from shapleymix_io.sources import gathered
+from shapleymix_io.sources import gather
 from shapleymix_io.stores import Progress
 from shapleymix_io.table import LANG, Table, matches
 
 _ROUNDED = 5e-3
 """How far the sum of ratios may be from one."""
-_TOLD = 0.3
+_EXPLAINED = 0.3
 """The share of variance between rows that mixtures explain, from which numbers are taken to depend on them."""
 _MOST_NATS = 20.0
 """Losses above are perplexities, if they are losses."""
@@ -163,7 +163,7 @@ def proposal(
 ) -> Proposal:
     """A first map of the sources, to be looked over; what is given of a map stays."""
     given = ColumnMap.of(map).columns
-    table, how = gathered(sources, ColumnMap.of(map), join, progress)
+    table, how = gather(sources, ColumnMap.of(map), join, progress)
     judged = Judgement(table, numbers_of(table, [name for name in table.columns if name not in how.ignore]))
     read, why, ignored = judged.read, judged.why, judged.ignored
     read |= {key: key for key in SINGLE if key in table.columns and key != "weight"}
@@ -288,16 +288,16 @@ def _evidence(cells: Sequence[FloatArray], p: FloatArray, runs: IntArray) -> tup
 
     They fall within runs, and the mixtures (R, M) explain how they differ between rows (adjusted R^2 of a plane).
     """
-    changes, told = np.concatenate([_changes(one, runs) for one in cells]), []
+    changes, explained = np.concatenate([_changes(one, runs) for one in cells]), []
     for one in cells:
         known = np.isfinite(one)
         plane, y = np.column_stack([np.ones(known.sum()), p[known]]), np.log(one[known])
         fitted, _, rank, _ = np.linalg.lstsq(plane, y, rcond=None)
         if len(y) - rank > 3 and np.ptp(y) > 0:
-            told.append(1 - np.sum((y - plane @ fitted) ** 2) / (len(y) - rank) / np.var(y, ddof=1))
+            explained.append(1 - np.sum((y - plane @ fitted) ** 2) / (len(y) - rank) / np.var(y, ddof=1))
     why = ["fall within runs"] if changes.size and (changes < 0).mean() > 0.6 else []
-    why += ["differ as the mixtures do"] if told and np.mean(told) > _TOLD else []
-    return ", ".join(why), 1 if why else -1 if changes.size or told else 0
+    why += ["differ as the mixtures do"] if explained and np.mean(explained) > _EXPLAINED else []
+    return ", ".join(why), 1 if why else -1 if changes.size or explained else 0
 
 
 def _judge_families(judged: Judgement) -> None:

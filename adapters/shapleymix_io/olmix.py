@@ -18,7 +18,7 @@ from shapleymix.files import Origin
 from shapleymix.tables.words import format_size, parse_size
 from shapleymix_io.forms import Source, read_settings, read_table
 from shapleymix_io.names import scores_said, unit_said
-from shapleymix_io.table import IDS, LINE, Swarm, Table, joined
+from shapleymix_io.table import IDS, LINE, Swarm, Table, join_tables
 
 Config = tuple[dict[str, Any], Origin]
 """What a configuration of olmix says, and its file."""
@@ -86,7 +86,7 @@ def _swarm(config: Mapping[str, Any], configs: Sequence[Config], ratios: Path, m
     measured.raise_faults()
     means = [pl.mean_horizontal(of, ignore_nulls=False).alias(f"metrics:{name}") for name, of in parts.items() if of]
     p = replace(p, frame=p.frame.rename({one: _leaf(one) for one in p.columns[1:]}))
-    table = joined(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
+    table = join_tables(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
     files, notices = (*table.files, *(origin for _, origin in configs)), table.notices
     if lost := [one for one in named if one not in (*kept, *dropped)]:
         notices = (*notices, f"tasks of the configuration are left out, without a column in {metrics}: {short(lost)}")

@@ -21,7 +21,7 @@ from shapleymix_io.forms import Source
 from shapleymix_io.meaning import counts_from_zero, groups_of, misfits, native, numbers_of, summary_rows
 from shapleymix_io.names import counts_steps
 from shapleymix_io.olmix import OLMIX
-from shapleymix_io.sources import gathered
+from shapleymix_io.sources import gather
 from shapleymix_io.stores import Progress
 from shapleymix_io.table import FILE, HIDDEN, LANG, LINE, PATH, Swarm, Table
 
@@ -91,12 +91,12 @@ def imported(
     sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = (), progress: Progress | None = None
 ) -> Imported:
     """The same with what it was taken from, without warnings."""
-    table, how = gathered(sources, how, join, progress)
+    table, how = gather(sources, how, join, progress)
     is_long = not how.columns.keys().isdisjoint(LONG)
-    return _Columns(*(widened(table, how) if is_long else (table, how))).log()
+    return _Columns(*(widen(table, how) if is_long else (table, how))).log()
 
 
-def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
+def widen(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     """The wide table of one with a row for each run and language, or each number; and what of the map is left to do.
 
     Rows that agree in all that the map names of a run (`run`, `N`, `D`, ...) belong together. A source that a run has

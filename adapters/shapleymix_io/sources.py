@@ -15,14 +15,14 @@ from shapleymix_io import olmix, stores
 from shapleymix_io.column_map import ColumnMap, is_named
 from shapleymix_io.forms import Source, read_table, with_paths
 from shapleymix_io.stores import Progress, Wanted
-from shapleymix_io.table import Table, joined, stacked
+from shapleymix_io.table import Table, join_tables, stack
 
 _HOLDS = "a folder may hold runs of TensorBoard, MLflow, W&B, Lightning or Hugging Face, logs, or a swarm of olmix"
 _LOGS = ("trainer_state.json", "metrics.csv", "*.jsonl", "*.csv", "*.parquet", "*.json", "*.log", "*.txt", "*.out")
 """What a folder of runs may hold, the surest first: the first that is there is read."""
 
 
-def opened(sources: Sequence[Source], wanted: Wanted | None = None, progress: Progress | None = None) -> Table:
+def open_sources(sources: Sequence[Source], wanted: Wanted | None = None, progress: Progress | None = None) -> Table:
     """Tables that are read in one way, as one.
 
     Parameters
@@ -48,11 +48,11 @@ def opened(sources: Sequence[Source], wanted: Wanted | None = None, progress: Pr
         table
         for one in named
         if not (isinstance(one, str) and one in beside)
-        for table in _opened(one, [*beside.values()], wanted, progress)
+        for table in _open_source(one, [*beside.values()], wanted, progress)
     ]
     if beside and {one.kind for one in tables} != {olmix.OLMIX}:
         raise DataError("names no swarm, as that of olmix fit does", location=Location(next(iter(beside))))
-    return stacked(with_paths(tables))
+    return stack(with_paths(tables))
 
 
 def _expanded(source: Source) -> list[str | pl.DataFrame]:
@@ -63,7 +63,7 @@ def _expanded(source: Source) -> list[str | pl.DataFrame]:
     return [name] if os.path.exists(name) else [*sorted(glob.glob(name, recursive=True))] or [name]
 
 
-def _opened(
+def _open_source(
     name: str | pl.DataFrame, beside: Sequence[olmix.Config], wanted: Wanted | None, progress: Progress | None
 ) -> list[Table]:
     if isinstance(name, pl.DataFrame):
@@ -95,7 +95,7 @@ def _folder(folder: Path, beside: Sequence[olmix.Config]) -> list[Table]:
     raise DataError("is a folder that holds no runs", location=Location(os.fspath(folder)), hint=_HOLDS)
 
 
-def gathered(
+def gather(
     sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = (), progress: Progress | None = None
 ) -> tuple[Table, ColumnMap]:
     """The table of the sources, and the map with what it leaves open as the form of the table fixes it.
@@ -104,14 +104,14 @@ def gathered(
     is asked for what the map names alone, where it names the losses.
     """
     wanted = (lambda column: is_named(column, how.columns.values())) if "loss" in how.columns else None
-    table, run = opened(sources, wanted, progress), how.columns.get("run")
+    table, run = open_sources(sources, wanted, progress), how.columns.get("run")
     for one in join:
         name, pair = one, None
         if not (isinstance(one, pl.DataFrame) or os.path.exists(one)) and ":" in os.fsdecode(one):
             name, _, ids = os.fsdecode(one).rpartition(":")
             there, _, here = map(str.strip, ids.partition("="))
             pair = there, here or there
-        table = joined(table, read_table(name), None if run is None else str(run), pair)
+        table = join_tables(table, read_table(name), None if run is None else str(run), pair)
     usual = {key: name for key, name in table.usual.items() if key != "D" or name in table.columns or table.swarm}
     if "D" in table.columns or "D1" in how.columns:
         usual.pop("D", None)

@@ -174,12 +174,12 @@ def table_of(
     return Table(pl.DataFrame([*columns, line]), origin, kind)
 
 
-def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
+def flatten(given: Mapping[str, object], before: str = "") -> dict[str, object]:
     """Settings within settings as one level, with points between their names; objects in a list go by their labels."""
     found: dict[str, object] = {}
     for name, value in given.items():
         inner = value if isinstance(value, Mapping) else _labelled(value)
-        found |= {f"{before}{name}": value} if inner is None else flat(inner, f"{before}{name}.")
+        found |= {f"{before}{name}": value} if inner is None else flatten(inner, f"{before}{name}.")
     return found
 
 
@@ -214,7 +214,7 @@ def distinct_parts(paths: Sequence[str]) -> list[str]:
     ]
 
 
-def stacked(tables: Sequence[Table]) -> Table:
+def stack(tables: Sequence[Table]) -> Table:
     """Tables of one form, as one; rows that agree in the form's keys are one measurement, whose cells must agree.
 
     Raises
@@ -244,15 +244,15 @@ def stacked(tables: Sequence[Table]) -> Table:
 def _merged(table: Table) -> Table:
     """The table with one row for each measurement; two numbers for one cell of it are a fault."""
     names, keys = [name for name in table.columns if name not in table.keys], list(table.keys)
-    counted = table.frame.with_columns(pl.col(names).drop_nulls().n_unique().over(keys))
+    different = table.frame.with_columns(pl.col(names).drop_nulls().n_unique().over(keys))
     for name in names:
-        if wrong := (counted[name] > 1).arg_true().to_list():
+        if wrong := (different[name] > 1).arg_true().to_list():
             table.fault(f"has several values for one {' and '.join(keys)}: keep the one that counts", name, wrong[-1])
     table.raise_faults()
     return replace(table, frame=table.frame.group_by(keys, maintain_order=True).agg(pl.all().drop_nulls().first()))
 
 
-def joined(main: Table, other: Table, run: str | None, pair: tuple[str, str] | None = None) -> Table:
+def join_tables(main: Table, other: Table, run: str | None, pair: tuple[str, str] | None = None) -> Table:
     """The table with the columns of a table beside its own; one that both have is called `table:column`.
 
     Parameters

@@ -184,8 +184,8 @@ def random_mixtures(
     M = len(sources)
     parameters = np.maximum(concentration * M * (np.full(M, 1 / M) if base is None else base), LEAST_PARAMETER)
     drawn = np.random.default_rng(seed).dirichlet(parameters, SPARE * count)
-    held = np.where(drawn < LEAST_RATIO, 0.0, drawn)
-    even = held / held.sum(axis=1, keepdims=True)
+    rounded = np.where(drawn < LEAST_RATIO, 0.0, drawn)
+    even = rounded / rounded.sum(axis=1, keepdims=True)
     kept = even if moved is None else np.maximum(moved(even), 0.0)
     _, first = np.unique(np.rint(kept / ALIKE), axis=0, return_index=True)
     p = (kept / kept.sum(axis=1, keepdims=True))[np.sort(first)][:count]

@@ -120,7 +120,7 @@ class Game:
         if values is None:
             raise UsageError("the matrix has normalised values alone: they have no signs to add up", hint="give its sv")
         earned = zip((self.members @ values).T, self.payoffs.T, strict=True)
-        ranks = [float(spearmanr(told, trained)[0]) for told, trained in earned]  # pyright: ignore[reportArgumentType]
+        ranks = [float(spearmanr(added, trained)[0]) for added, trained in earned]  # pyright: ignore[reportArgumentType]
         return DatamodellingScore(self.targets, np.array(ranks), len(self.masks))
 
     def missing(self, limit: int | None = None) -> tuple[str, ...]:
@@ -191,11 +191,11 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
 
 def coalition_masks(p: FloatArray, D: FloatArray) -> IntArray:
     """Bitmask of the coalition of each row (R,): 0 where untrained, -1 where the mixture is no coalition's."""
-    held = p > 0.5 * p.max(axis=1, keepdims=True, initial=0.0)
-    size = np.maximum(held.sum(axis=1, keepdims=True), 1)
+    members = p > 0.5 * p.max(axis=1, keepdims=True, initial=0.0)
+    size = np.maximum(members.sum(axis=1, keepdims=True), 1)
     allowed = np.maximum(UNIFORM_STEP, UNIFORM_RATIO / size)
-    uniform = (np.abs(p - held / size) <= allowed).all(axis=1)
-    masks = masks_of(held)
+    uniform = (np.abs(p - members / size) <= allowed).all(axis=1)
+    masks = masks_of(members)
     return np.where(D == 0, 0, np.where(uniform & (masks > 0), masks, -1))
 
 
@@ -290,12 +290,12 @@ def _pooled(squares: FloatArray, freedom: IntArray, own: BoolArray, size: IntArr
     together = squares.sum(axis=0) / freedom.sum(axis=0)
     variance = np.broadcast_to(together, squares.shape).copy()
     for alike in (own, ~own):
-        added, counted = np.where(alike, squares, 0.0), np.where(alike, freedom, 0)
-        known = counted.sum(axis=0)
+        added, degrees = np.where(alike, squares, 0.0), np.where(alike, freedom, 0)
+        known = degrees.sum(axis=0)
         every = added.sum(axis=0) / np.maximum(known, 1)
         for one in np.unique(size):
             rows = size == one
-            near = (every + added[rows].sum(axis=0)) / (1 + counted[rows].sum(axis=0))
+            near = (every + added[rows].sum(axis=0)) / (1 + degrees[rows].sum(axis=0))
             variance[rows] = np.where(alike[rows] & (known > 0), near, variance[rows])
     return variance
 

@@ -227,8 +227,8 @@ def _draw(players: int, size: int, quota: int, generator: np.random.Generator) -
     halved = 2 * size == players  # of each pair of complements, the one that holds player 0
     possible = comb(players, size) // (2 if halved else 1)
     if possible <= 4 * quota:
-        held = np.array(list(combinations(range(players), size))[:possible])
-        rows = (held[:, :, None] == np.arange(players)).any(axis=1)
+        chosen = np.array(list(combinations(range(players), size))[:possible])
+        rows = (chosen[:, :, None] == np.arange(players)).any(axis=1)
         return rows[generator.permutation(possible)[:quota]]
     found = np.zeros((0, players), dtype=bool)
     while len(found) < quota:

@@ -265,8 +265,8 @@ def epochs_of(p: FloatArray, available: FloatArray, D: float) -> FloatArray:
 
 def shares_of_bytes(p: FloatArray, size: FloatArray) -> FloatArray:
     """Ratios of bytes (M,) by the bytes of a token of each source (M,); NaN if one that is held has no such number."""
-    held = np.where(p > 0, p * size, 0.0)
-    return held / held.sum()
+    amount = np.where(p > 0, p * size, 0.0)
+    return amount / amount.sum()
 
 
 def mixture_of(

@@ -185,7 +185,7 @@ class RunLog(Tabular, Shown):
         for key, content in zip(self._together, self.contents, strict=True):
             rows.setdefault(key, []).append(content)
         known = {key: [sorted(filter(None, key)) if isinstance(key, tuple) else [], sorted(rows[key])] for key in rows}
-        mark = {key: repr([ratios, [one[:2] for one in held]]) for key, (ratios, held) in known.items()}
+        mark = {key: repr([ratios, [one[:2] for one in numbers]]) for key, (ratios, numbers) in known.items()}
         ranked = sorted(rows, key=lambda key: (hashlib.sha256(mark[key].encode()).digest(), known[key][1]))
         place = {key: number for number, key in enumerate(ranked)}
         return np.array([place[key] for key in self._together], dtype=np.int64)

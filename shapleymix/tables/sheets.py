@@ -84,13 +84,13 @@ class Sheet:
             if name not in self.columns:
                 self.fault(f"has no column {name!r}", None, name, hint or did_you_mean(name, self.columns))
 
-    def once(self, keys: Iterable[tuple[object, ...]], told: str, column: str | None, hint: str | None = None) -> None:
-        """A fault for every row whose key (R,), written as `told`, an earlier row has; an empty text is no key."""
+    def once(self, keys: Iterable[tuple[object, ...]], what: str, column: str | None, hint: str | None = None) -> None:
+        """A fault for every row whose key (R,), written as `what`, an earlier row has; an empty text is no key."""
         first: dict[tuple[object, ...], int] = {}
         for row, key in enumerate(keys):
             earlier = first.setdefault(key, row)
             if earlier != row and "" not in key:
-                self.fault(f"repeats {told.format(*key)} of line {self.lines[earlier]}", row, column, hint)
+                self.fault(f"repeats {what.format(*key)} of line {self.lines[earlier]}", row, column, hint)
 
     def numbers(self, column: str, *, empty: bool = False, sizes: bool = False) -> FloatArray:
         """A column (R,) as doubles, each the nearest to its text; NaN where a cell is empty or faulty, or no column.
@@ -132,10 +132,10 @@ class Sheet:
             self.fault(f"{column} is empty", row, column)
         return found
 
-    def refuse(self, wrong: BoolArray, column: str, values: FloatArray, told: str, hint: str | None = None) -> None:
+    def refuse(self, wrong: BoolArray, column: str, values: FloatArray, expected: str, hint: str | None = None) -> None:
         """A fault for every row of the mask `wrong` (R,); NaN has been reported before and is passed over."""
         for row in np.flatnonzero(wrong & ~np.isnan(values)).tolist():
-            self.fault(f"{column} = {values[row]:g}, {told}", row, column, hint)
+            self.fault(f"{column} = {values[row]:g}, {expected}", row, column, hint)
 
 
 def as_list(given: object) -> Sequence[Any]:

@@ -156,8 +156,8 @@ class TransferMatrix(Tabular, Record):
             raise DataError(f"cannot calibrate {', '.join(bad)}: the values sum to 0 or less")
         scale = drops / sums
         stderr = None if self.stderr is None else self.stderr * scale
-        told = {"loss_drop": drops, "calibration": scale}
-        known = {name: dict(zip(self.targets, values.tolist(), strict=True)) for name, values in told.items()}
+        scales = {"loss_drop": drops, "calibration": scale}
+        known = {name: dict(zip(self.targets, values.tolist(), strict=True)) for name, values in scales.items()}
         return TransferMatrix.from_sv(sv * scale, self.sources, self.targets, stderr, self.provenance | known)
 
     def compare(self, other: TransferMatrix) -> Similarity:
