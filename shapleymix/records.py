@@ -219,5 +219,4 @@ def _check_shapes(values: dict[str, object], axes: Mapping[str, str], place: Loc
         if isinstance(value, np.ndarray) and value.size == 0 and 0 in shape:
             values[name] = value.reshape(shape)
         elif found != shape:
-            message = f"the field {name!r} has shape {found}, expected {shape}"
-            raise StoreError(message, location=Location(place.file, column=name), hint=WRITE_AGAIN)
+            raise StoreError(f"has shape {found}, expected {shape}", location=Location(place.file, column=name))

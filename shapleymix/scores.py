@@ -220,8 +220,9 @@ class Downstream(Tabular, Record):
             raise UsageError("no task counts for anything", hint="give one of them a weight above 0")
         senseless = [one.label for one in self.calibrations if found[one.label] > 0 and not one.sensible]
         if senseless:
-            message = f"{short(senseless)} scores higher where the loss is higher, so it cannot choose a mixture"
-            raise UsageError(message, hint="give weights to the other tasks alone")
+            raise UsageError(
+                f"{short(senseless)} scores higher at a higher loss", hint="give weights to the others alone"
+            )
         return found
 
     @property
@@ -276,8 +277,7 @@ def calibrate_scores(
     found = tuple(min((one for one, _ in each), key=lambda one: round(one.held_out, 12)) for each in lines)
     if not found:
         label, why = next(iter(refused.items()), ("scores", "there are none"))
-        hint = "score more runs of different mixtures, on tasks that some runs do better than others"
-        raise FitError(f"no task can be calibrated: {label}: {why}", hint=hint)
+        raise FitError(f"no task can be calibrated: {label}: {why}", hint="score more runs of different mixtures")
     provenance: dict[str, Json] = {"log_sha256": rows.digest, "scores_sha256": sheet.digest}
     answer = Downstream(found, refused, (*rows.notices, *notices), provenance)
     caution(answer.warnings)
@@ -386,8 +386,7 @@ def _points(
     DataError
         With every fault of the table: a run that the log has not, a score outside of 0 to 1, a repeated row.
     """
-    hint = "a row a run and task: run,task,score, and target where the task's name does not say it"
-    sheet.need(["run", "task", "score"], hint)
+    sheet.need(["run", "task", "score"], "a row a run and task, with a target where the task's name does not say it")
     sheet.raise_faults()
     runs, names, score = sheet.texts("run"), sheet.texts("task"), sheet.numbers("score")
     far = (score < 0) | (score > 1)
@@ -447,8 +446,8 @@ def _rows(sheet: Sheet, log: RunLog, runs: Sequence[str], D: FloatArray) -> list
         tokens = log.D[own[run]]
         nearest = int(np.argmax(tokens) if np.isnan(D[row]) else np.argmin(np.abs(tokens - D[row])))
         if abs(tokens[nearest] - D[row]) > SAME_TOKENS * D[row]:
-            hint = f"its nearest is at D = {format_size(float(tokens[nearest]))}"
-            sheet.fault(f"run {run!r} has no row at D = {format_size(D[row])}", row, "D", hint)
+            where = " but at ".join(map(format_size, (D[row], tokens[nearest])))
+            sheet.fault(f"run {run!r} has no row at D = {where}", row, "D")
         found.append(own[run][nearest])
     return found
 

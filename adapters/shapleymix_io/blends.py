@@ -21,7 +21,6 @@ from shapleymix.tables.words import format_size
 APART = 0.01
 """Relative excess over a bound that is taken for rounding."""
 
-
 Paths = str | os.PathLike[str] | pl.DataFrame | Mapping[str, str]
 """A table of corpora, or a path by language."""
 

@@ -41,33 +41,25 @@ def open_sources(sources: Sequence[Source], wanted: Wanted | None = None, progre
     """
     if not sources:
         raise DataError("there is nothing to be read")
-    named = [one for source in sources for one in _expanded(source)]
-    configs = {one: olmix.read_config(Path(one)) for one in named if isinstance(one, str) and one.endswith(olmix.YAML)}
+    names = [name for one in sources if not isinstance(one, pl.DataFrame) for name in _expand(os.fsdecode(one))]
+    configs = {name: olmix.read_config(Path(name)) for name in names if name.endswith(olmix.YAML)}
     beside = {name: one for name, one in configs.items() if not olmix.is_question(one[0])}
-    tables = [
-        table
-        for one in named
-        if not (isinstance(one, str) and one in beside)
-        for table in _open_source(one, [*beside.values()], wanted, progress)
-    ]
+    tables = [read_table(one) for one in sources if isinstance(one, pl.DataFrame)]
+    for name in [name for name in names if name not in beside]:
+        tables += _open_source(name, [*beside.values()], wanted, progress)
     if beside and {one.kind for one in tables} != {olmix.OLMIX}:
         raise DataError("names no swarm, as that of olmix fit does", location=Location(next(iter(beside))))
     return stack(with_paths(tables))
 
 
-def _expanded(source: Source) -> list[str | pl.DataFrame]:
-    """The files that a glob names, or the source."""
-    if isinstance(source, pl.DataFrame):
-        return [source]
-    name = os.fsdecode(source)
+def _expand(name: str) -> list[str]:
+    """The files that a glob names, or what is named."""
     return [name] if os.path.exists(name) else [*sorted(glob.glob(name, recursive=True))] or [name]
 
 
 def _open_source(
-    name: str | pl.DataFrame, beside: Sequence[olmix.Config], wanted: Wanted | None, progress: Progress | None
+    name: str, beside: Sequence[olmix.Config], wanted: Wanted | None, progress: Progress | None
 ) -> list[Table]:
-    if isinstance(name, pl.DataFrame):
-        return [read_table(name)]
     if name.startswith(stores.WANDB_ADDRESS):
         return [stores.read_wandb(name)]
     if name.startswith(stores.MLFLOW_ADDRESSES):

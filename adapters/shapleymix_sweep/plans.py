@@ -349,7 +349,7 @@ def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[d
         losses = dict(zip(log.targets, log.loss[row].tolist(), strict=True))
         logged = {} if log.unique is None else dict(zip(log.sources, log.unique[row].tolist(), strict=True))
         unique = {**run.unique, **{name: count for name, count in logged.items() if count == count}}
-        recipe = {RECIPE.get(name, name): getattr(log, name) for name in (*RECIPE, "tokenizer")}
+        kept = {RECIPE.get(name, name): getattr(log, name) for name in (*RECIPE, "tokenizer")}
         yield {
             "run": run.label if trained else f"{run.label}-untrained",
             "N": float(log.N[row]),
@@ -359,9 +359,5 @@ def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[d
             **{f"tokens_unique_{name}": count for name, count in unique.items()},
             "seed": str(run.seed),
             **{RECIPE[name]: value for name, value in run.recipe.items()},
-            **{
-                name: values[row]
-                for name, values in recipe.items()
-                if values is not None and values[row] == values[row]
-            },
+            **{name: values[row] for name, values in kept.items() if values is not None and values[row] == values[row]},
         }

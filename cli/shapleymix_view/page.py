@@ -187,11 +187,9 @@ def _answer(best: Mixture) -> Markup:
     proof = f"By the law alone no mixture within the bounds is better by more than {most}."
     proof = proof if np.isfinite(best.gap) else "This is the best of a search, without a proof."
     reason, beyond = (node("ul", id=one, class_="warnings") for one in ("reason", "beyond"))
-    stuck, proved = node("div", shown, class_="stats", role="status"), node("p", proof, id="proof", class_="note")
+    stuck, note = node("div", shown, class_="stats", role="status"), node("p", proof, id="proof", class_="note")
     short = "short" if max(map(len, (*best.sources, *best.families))) < 9 else None
-    return node(
-        "section", stuck, reason, *_ratios(best), proved, beyond, id="answer", class_=short, aria_label="Answer"
-    )
+    return node("section", stuck, reason, *_ratios(best), note, beyond, id="answer", class_=short, aria_label="Answer")
 
 
 def _ratios(best: Mixture) -> Iterator[Markup]:

@@ -194,10 +194,8 @@ def baseline(
     if unknown or not available.any():
         lacking = ", ".join(map(repr, unknown[:5])) or "a source"
         raise UsageError(f"{kind!r} needs the available tokens of {lacking}", hint="give a languages table")
-    if kind == "natural":
-        return smooth(available, 1.0)
-    value = parse_positive(number, f"the number of {text!r}")
-    if kind == "temperature":
+    value = 1.0 if kind == "natural" else parse_positive(number, f"the number of {text!r}")
+    if kind != "unimax":
         if value < 1:
             hint = f"for p ~ tokens^{value:g} write temperature:{1 / value:.4g}"
             raise UsageError(f"{text!r}: T is 1 or more", hint=hint)
@@ -290,10 +288,8 @@ def baselines_beside(
     UsageError
         If two different mixtures have one name, or one cannot be read.
     """
-    found = {"uniform": uniform(len(sources))}
-    if np.isfinite(available).all() and available.any():
-        found["temperature:2"] = smooth(available, 0.5)
-        found["natural"] = smooth(available, 1.0)
+    known = ("temperature:2", "natural") if np.isfinite(available).all() and available.any() else ()
+    found = {name: baseline(name, sources, available, D) for name in ("uniform", *known)}
     for name, p in mixtures_of(given or (), sources, available, D, weights).items():
         if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):
             raise _one_name(name)

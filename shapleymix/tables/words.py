@@ -84,9 +84,9 @@ def format_size(value: float, digits: int = 4) -> str:
     return f"{rounded:.12g}"
 
 
-def format_range(values: FloatArray, digits: int = 4) -> str:
+def format_range(values: FloatArray) -> str:
     """The least and the largest of some sizes, `243M to 1.3B`, or the one that they all are."""
-    return " to ".join(dict.fromkeys(format_size(one, digits) for one in (values.min(), values.max())))
+    return " to ".join(dict.fromkeys(map(format_size, (values.min(), values.max()))))
 
 
 def align(
