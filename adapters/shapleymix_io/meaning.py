@@ -241,10 +241,8 @@ def _sums_up(one: FloatArray, rest: FloatArray, kinds: Sequence[Callable[..., Fl
 def summary_rows(table: Table, run: str, columns: Sequence[str]) -> BoolArray:
     """Which rows (R,) are means, totals and the like of the other rows: by their ids, or the last by its numbers."""
     ids = table.texts(run).str.to_lowercase().to_list() if run in table.columns else [""] * table.frame.height
-    said = np.array(
-        [text in say.WORDS["summary"] or say.words_of(str(text))[:1] in (["mean"], ["avg"], ["std"]) for text in ids],
-        bool,
-    )
+    known, firsts = say.WORDS["summary"], (["mean"], ["avg"], ["std"])
+    said = np.array([text in known or say.words_of(str(text))[:1] in firsts for text in ids], bool)
     cells = np.column_stack([*numbers_of(table, columns).values()] or [np.zeros(len(said))])[~said]
     if len(cells) > 4 and cells.shape[1] > 2 and np.ptp(np.nan_to_num(cells), axis=0).max() > 0:
         said[np.flatnonzero(~said)[-1]] = np.allclose(cells[-1], cells[:-1].mean(axis=0), rtol=1e-6)
@@ -419,18 +417,9 @@ def _loss_family(judged: Judgement, sources: Sequence[Mapping[str, str]], taken:
         why, seen = _evidence(cells, p, runs)
         varies = np.mean([np.ptp(one[np.isfinite(one)]) > 0 for one in cells]) >= 0.5 or len(p) < 4
         if varies and (unit is not None or seen > 0 or (seen == 0 and shared)):
-            length, parts = np.mean([len(name) for name in kept.values()]), max(len(say.words_of(one)) for one in kept)
             kind = say.speaks(pattern, "held out") - 2 * say.speaks(pattern, "no loss", "twin")
-            order = (
-                (unit is not None) + (seen >= 0),
-                kind,
-                shared,
-                -(unit or 0),
-                len(kept),
-                -length,
-                -parts,
-                len(pattern),
-            )
+            plain = -np.mean([*map(len, kept.values())]), -max(len(say.words_of(one)) for one in kept), len(pattern)
+            order = (unit is not None) + (seen >= 0), kind, shared, -(unit or 0), len(kept), *plain
             found.append((order, Family(pattern, kept, why or "by their names")))
     one = say.plainest(
         filter(say.names_a_loss, free), lambda name: (not say.speaks(name, "held out"), say.unit_rank(name))
@@ -518,11 +507,8 @@ def _judge_tokens(judged: Judgement) -> None:
     tokens = []
     for entry, (words, values) in grown.items():
         named = "tok" in "".join(say.words_of(entry)) or "".join(words) in say.WORDS["tokens"]
-        if (
-            named
-            and {*words}.isdisjoint([*say.WORDS["no tokens"], *labels])
-            and np.nanmax(values) >= 0.2 * np.nanmin(N)
-        ):
+        others = {*words} & {*say.WORDS["no tokens"], *labels}
+        if named and not others and np.nanmax(values) >= 0.2 * np.nanmin(N):
             tokens.append(entry)
     best = say.plainest(tokens, lambda one: "token" not in one.lower())
     step = say.plainest(filter(say.counts_steps, grown), lambda one: one.startswith("_"))

@@ -241,15 +241,11 @@ def _untrained_rows(log: RunLog, size: float) -> tuple[IntArray, list[str]]:
 
 def _check_measured(log: RunLog, rows: IntArray, masks: IntArray) -> None:
     """Raise a DataError with every (coalition, target) whose loss is not there."""
-    faults = [
-        Fault(
-            f"coalition {name_coalition(int(masks[row]), log.sources)} has no loss for {log.targets[target]}",
-            Location(log.origin, None if log.lines is None else int(log.lines[row]), f"loss_{log.targets[target]}"),
-            hint="measure it, or leave the run or the target out of the log",
-        )
-        for row in rows.tolist()
-        for target in np.flatnonzero(~np.isfinite(log.loss[row])).tolist()
-    ]
+    faults = []
+    for place, target in np.argwhere(~np.isfinite(log.loss[rows])).tolist():
+        row, name = rows[place], log.targets[target]
+        where = Location(log.origin, None if log.lines is None else int(log.lines[row]), f"loss_{name}")
+        faults.append(Fault(f"coalition {name_coalition(int(masks[row]), log.sources)} has no loss for {name}", where))
     if faults:
         raise DataError.of(faults, "the game")
 

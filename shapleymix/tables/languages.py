@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shapleymix.display import Column, Shown, Tabular
-from shapleymix.errors import Fault, UsageError, printable
+from shapleymix.display import Column, Shown, Tabular, short
+from shapleymix.errors import UsageError, printable
 from shapleymix.files import is_table_name
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sheets import Table, read_sheet
@@ -225,10 +225,8 @@ def unit_of(given: str, table: Languages | None, targets: Sequence[str], parents
         own = own_data(paths, targets) & np.isfinite(each)[:, None]
         mean = np.nan_to_num(each) @ own / np.maximum(own.sum(axis=0), 1)
         size = np.where(np.isnan(size) & (mean > 0), mean, size)
-    faults = [
-        Fault(f"the bytes per token of {target!r} are not known", hint="give a languages table with bytes_per_token")
-        for target in np.array(targets)[np.isnan(size)].tolist()
-    ]
-    if faults:
-        raise UsageError.of(faults, "the unit")
+    if unknown := np.array(targets)[np.isnan(size)].tolist():
+        raise UsageError(
+            f"the bytes per token of {short(unknown)} are not known", hint="give a languages table with them"
+        )
     return Unit("bits a byte", 1 / (np.log(2) * size))
