@@ -72,8 +72,8 @@ class Tabular:
 
     def summary(self) -> str:
         """What it is, the first rows of its table, and what to beware of."""
-        told = [getattr(self, "verdict", ""), *getattr(self, "warnings", ()), *getattr(self, "notices", ())]
-        return "\n".join([cut(self.headline()), *text_table(self.columns()), *map(cut, list(filter(None, told))[:4])])
+        more = [getattr(self, "verdict", ""), *getattr(self, "warnings", ()), *getattr(self, "notices", ())]
+        return "\n".join([cut(self.headline()), *text_table(self.columns()), *map(cut, list(filter(None, more))[:4])])
 
     def to_polars(self) -> DataFrame:
         """The table as a Polars frame.
@@ -127,10 +127,10 @@ def cut(text: str) -> str:
     return f"  {text}" if len(text) + 2 <= WIDTH else f"  {text[: WIDTH - 6]} ..."
 
 
-def text_table(columns: Columns, most: int = SHOWN_LINES) -> list[str]:
+def text_table(columns: Columns) -> list[str]:
     """The first rows of a table as aligned lines, indented; its names on top."""
     rows = list(zip(*columns.values(), strict=True))
-    cells = [list(columns), *([short(cell) for cell in row] for row in rows[:most])]
+    cells = [list(columns), *([short(cell) for cell in row] for row in rows[:SHOWN_LINES])]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip()[:WIDTH] for row in cells]
-    return lines + ([f"  ... and {len(rows) - most} more: see to_polars()"] if len(rows) > most else [])
+    return lines + ([f"  ... and {len(rows) - SHOWN_LINES} more: see to_polars()"] if len(rows) > SHOWN_LINES else [])

@@ -142,13 +142,18 @@ def atomic_write(path: FileName, content: str | bytes, *, force: bool = False) -
         mode = goal.stat().st_mode if goal.exists() else None
         if mode is not None and not stat.S_ISREG(mode):
             goal.write_bytes(data)
-        elif mode is not None and not force:
-            hint = "choose another name, or ask for it to be overwritten (force)"
-            raise UsageError("exists already", location=place, hint=hint)
         else:
+            require_free(path, force=force)
             _replace(goal, data, mode)
     except OSError as error:
         raise UsageError(f"cannot be written: {error.strerror or error}", location=place) from error
+
+
+def require_free(path: FileName, *, force: bool) -> None:
+    """Refuse a name under which something lies, unless it may be overwritten."""
+    if os.path.exists(path) and not force:
+        hint = "choose another name, or overwrite it (force)"
+        raise UsageError("exists already", location=Location(os.fspath(path)), hint=hint)
 
 
 def _replace(goal: Path, data: bytes, mode: int | None) -> None:

@@ -95,8 +95,7 @@ class Record(Shown):
             If the file is missing, broken, of another kind or of a newer schema.
         """
         if is_table_name(path):
-            hint = "give the document that its command writes, a .json file"
-            raise StoreError("is a table, not a stored result", location=Location(os.fspath(path)), hint=hint)
+            raise StoreError("is a table: give the .json that its command writes", location=Location(os.fspath(path)))
         document, origin = read_json(path)
         record = cls.from_document(document, origin.file)
         object.__setattr__(record, "_read_from", origin)
@@ -132,13 +131,18 @@ def _decode_record(cls: type[Record], document: object, place: Location) -> Reco
         own = isinstance(kind, str) and kind.startswith(f"{expected}/")
         message = f"holds a {kind!s:.60}, expected a {expected}"
         raise StoreError(message, location=place, hint=IMPORT_FIRST if own else None)
-    hints = typing.get_type_hints(found)
-    values = {name: _decode_field(hints[name], document, name, place) for name in field_names(found)}
+    values = decode_fields(found, document, place)
     _check_shapes(values, found.shapes(), place)
     try:
         return found(**values)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise StoreError(f"holds values that do not fit: {error}", location=place) from error
+
+
+def decode_fields(cls: type, document: Mapping[str, object], place: Location) -> dict[str, object]:
+    """The fields of a dataclass in a document, each of the type that its annotation says."""
+    hints = typing.get_type_hints(cls)
+    return {name: _decode_field(hints[name], document, name, place) for name in field_names(cls)}
 
 
 def _decode_field(hint: Hint, document: Mapping[str, object], name: str, place: Location) -> object:
@@ -215,5 +219,4 @@ def _check_shapes(values: dict[str, object], axes: Mapping[str, str], place: Loc
         if isinstance(value, np.ndarray) and value.size == 0 and 0 in shape:
             values[name] = value.reshape(shape)
         elif found != shape:
-            message = f"the field {name!r} has shape {found}, expected {shape}"
-            raise StoreError(message, location=Location(place.file, column=name), hint=WRITE_AGAIN)
+            raise StoreError(f"has shape {found}, expected {shape}", location=Location(place.file, column=name))

@@ -220,8 +220,9 @@ class Downstream(Tabular, Record):
             raise UsageError("no task counts for anything", hint="give one of them a weight above 0")
         senseless = [one.label for one in self.calibrations if found[one.label] > 0 and not one.sensible]
         if senseless:
-            message = f"{short(senseless)} scores higher where the loss is higher, so it cannot choose a mixture"
-            raise UsageError(message, hint="give weights to the other tasks alone")
+            raise UsageError(
+                f"{short(senseless)} scores higher at a higher loss", hint="give weights to the others alone"
+            )
         return found
 
     @property
@@ -276,8 +277,7 @@ def calibrate_scores(
     found = tuple(min((one for one, _ in each), key=lambda one: round(one.held_out, 12)) for each in lines)
     if not found:
         label, why = next(iter(refused.items()), ("scores", "there are none"))
-        hint = "score more runs of different mixtures, on tasks that some runs do better than others"
-        raise FitError(f"no task can be calibrated: {label}: {why}", hint=hint)
+        raise FitError(f"no task can be calibrated: {label}: {why}", hint="score more runs of different mixtures")
     provenance: dict[str, Json] = {"log_sha256": rows.digest, "scores_sha256": sheet.digest}
     answer = Downstream(found, refused, (*rows.notices, *notices), provenance)
     caution(answer.warnings)
@@ -305,7 +305,7 @@ def _line(points: ScoredRuns, shape: Transform) -> tuple[Calibration, FloatArray
         misses[out] = points.score[out] - shape.score(points.loss[out], slope, level, points.chance)
     residual, mixtures = points.score - shape.score(points.loss, a, b, points.chance), len(groups)
     squares = float(np.square(points.score - points.score.mean()).sum())
-    told = 1 - float(np.square(misses).sum()) / squares if mixtures > FEWEST else np.nan
+    held_out_R2 = 1 - float(np.square(misses).sum()) / squares if mixtures > FEWEST else np.nan
     scatter = float(np.sqrt(np.square(residual).sum() / max(rows - 2, 1)))
     J = _jacobian(points, shape, a, b)
     spread = np.linalg.pinv(J.T @ J, hermitian=True)
@@ -316,7 +316,7 @@ def _line(points: ScoredRuns, shape: Transform) -> tuple[Calibration, FloatArray
         covariance=np.asarray(scatter**2 * (rows / mixtures) * spread, dtype=np.float64), chance=points.chance,
         scatter=scatter, dof=mixtures - 2, losses=points.loss, scores=points.score,
         R2=1 - float(np.square(residual).sum()) / squares, held_out=float(np.sqrt(np.square(misses).mean())),
-        held_out_R2=told, pearson=r, p_value=float(by_chance),
+        held_out_R2=held_out_R2, pearson=r, p_value=float(by_chance),
     )  # fmt: skip
     return found, misses
 
@@ -386,8 +386,7 @@ def _points(
     DataError
         With every fault of the table: a run that the log has not, a score outside of 0 to 1, a repeated row.
     """
-    hint = "a row a run and task: run,task,score, and target where the task's name does not say it"
-    sheet.need(["run", "task", "score"], hint)
+    sheet.need(["run", "task", "score"], "a row a run and task, with a target where the task's name does not say it")
     sheet.raise_faults()
     runs, names, score = sheet.texts("run"), sheet.texts("task"), sheet.numbers("score")
     far = (score < 0) | (score > 1)
@@ -404,8 +403,8 @@ def _points(
         loss = log.loss[np.array(rows)[mine], log.targets.index(task[1])]
         kept = mine[~np.isnan(loss)]
         lost += len(mine) - len(kept)
-        told = [chances[name] for name in ("/".join(task), task[0], "*") if name in chances]
-        level = told[0] if told else float(np.nanmax(guess[mine])) if not np.isnan(guess[mine]).all() else np.nan
+        known = [chances[name] for name in ("/".join(task), task[0], "*") if name in chances]
+        level = known[0] if known else float(np.nanmax(guess[mine])) if not np.isnan(guess[mine]).all() else np.nan
         groups = log.groups[np.array(rows)[kept]]
         found.append(ScoredRuns(*task, loss[~np.isnan(loss)], score[kept], groups, level))
     silent = len(set(log.runs) - set(runs))
@@ -420,8 +419,7 @@ def _tasks(sheet: Sheet, names: Sequence[str], log: RunLog, meanings: Mapping[st
         targets = sheet.texts("target")
         for row, target in enumerate(targets):
             if target and target not in log.targets:
-                hint = did_you_mean(target, log.targets)
-                sheet.fault(f"{target!r} is no target of the log", row, "target", hint)
+                sheet.fault(f"{target!r} is no target of the log", row, "target", did_you_mean(target, log.targets))
         return list(zip(names, targets, strict=True))
     found = []
     for row, name in enumerate(names):
@@ -448,8 +446,8 @@ def _rows(sheet: Sheet, log: RunLog, runs: Sequence[str], D: FloatArray) -> list
         tokens = log.D[own[run]]
         nearest = int(np.argmax(tokens) if np.isnan(D[row]) else np.argmin(np.abs(tokens - D[row])))
         if abs(tokens[nearest] - D[row]) > SAME_TOKENS * D[row]:
-            hint = f"its nearest is at D = {format_size(float(tokens[nearest]))}"
-            sheet.fault(f"run {run!r} has no row at D = {format_size(D[row])}", row, "D", hint)
+            where = " but at ".join(map(format_size, (D[row], tokens[nearest])))
+            sheet.fault(f"run {run!r} has no row at D = {where}", row, "D")
         found.append(own[run][nearest])
     return found
 

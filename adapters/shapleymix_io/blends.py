@@ -15,12 +15,11 @@ import polars as pl
 from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, did_you_mean
 from shapleymix.files import Origin
+from shapleymix.tables.sheets import read_sheet
 from shapleymix.tables.words import format_size
-from shapleymix_io.forms import read_table
 
 APART = 0.01
 """Relative excess over a bound that is taken for rounding."""
-
 
 Paths = str | os.PathLike[str] | pl.DataFrame | Mapping[str, str]
 """A table of corpora, or a path by language."""
@@ -69,29 +68,19 @@ def read_corpora(paths: Paths) -> Corpora:
     """
     if isinstance(paths, Mapping):
         return Corpora(tuple(Corpus(source, path) for source, path in paths.items()))
-    table = read_table(paths)
-    label = "source" if "source" in table.columns else "language"
-    for name in {label, "path"} - {*table.columns}:
-        table.unknown(name, "the language" if name == label else "where it lies")
-    if "split" in table.columns:
-        table.fault("splits are not exported", "split", hint="leave out this column, and paths that are not trained on")
-    table.raise_faults()
-    lacking = {"available_tokens", "mean_tokens", "dataset"} - {*table.columns}
-    table = replace(table, frame=table.frame.with_columns(**dict.fromkeys(lacking)))
-    available, lengths = (table.numbers(name).fill_null(math.nan) for name in ("available_tokens", "mean_tokens"))
-    wrong = (
-        (label, "is empty", table.texts(label).is_null()),
-        ("path", "is empty", table.texts("path").is_null()),
-        ("path", "is drawn from twice", table.texts("path").is_duplicated()),
-        ("available_tokens", "is not above 0", available <= 0),
-        ("mean_tokens", "is not above 0", lengths <= 0),
-    )
-    for name, message, rows in wrong:
-        for row in rows.fill_null(False).arg_true():
-            table.fault(f"{table.texts(name)[row] or 'the cell'} {message}", name, row)
-    table.raise_faults()
-    columns = (table.texts(label), table.texts("path"), available, lengths, table.texts("dataset").fill_null(""))
-    return Corpora(tuple(Corpus(*row) for row in zip(*columns, strict=True)), table.origin, table.files)
+    sheet = read_sheet(paths)
+    label = "source" if "source" in sheet.columns else "language"
+    sheet.need([label, "path"])
+    if "split" in sheet.columns:
+        sheet.fault("splits are not exported: leave it out, with paths that are not trained on", None, "split")
+    sheet.raise_faults()
+    names, places = sheet.texts(label), sheet.texts("path")
+    sheet.once(zip(places), "the path {!r}", "path")
+    available, lengths = (sheet.amounts(name) for name in ("available_tokens", "mean_tokens"))
+    sheet.raise_faults()
+    datasets = sheet.texts("dataset", empty=True) if "dataset" in sheet.columns else ("",) * sheet.rows
+    rows = zip(names, places, available.tolist(), lengths.tolist(), datasets, strict=True)
+    return Corpora(tuple(Corpus(*row) for row in rows), sheet.origin, (Origin(sheet.origin, sheet.digest),))
 
 
 @dataclass(frozen=True)
@@ -301,9 +290,7 @@ def _streams(
             length = asked.mean_tokens.get(name, _mean(rows))
             found.append(Stream(name, name, rows[0].dataset or name, paths, share, share, available[name], length))
         elif math.isnan(total):
-            message = f"{name!r} has {len(rows)} paths, and the tokens of some are not known"
-            hint = "give available_tokens of each: they divide the ratio in proportion"
-            faults.append(Fault(message, place, name, hint))
+            faults.append(Fault(f"{name!r} has {len(rows)} paths: give available_tokens of each", place, name))
         else:
             for number, row in enumerate(rows, start=1):
                 own, part = f"{name}-{number}", share * row.available / total

@@ -7,7 +7,7 @@ A key is `run`, `N`, `D`, ... with a column, a column times a size (`N=params_m*
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from shapleymix.files import is_table_name
 from shapleymix.tables.languages import column_of, read_languages
 from shapleymix.tables.sheets import as_list
 from shapleymix.tables.words import RECIPE, parse_size
-from shapleymix_io.table import flat
+from shapleymix_io.table import flatten, matches
 
 PHASES = {f"p{n}": f"D{n}" for n in range(1, 10)}
 """Keys of the ratios of runs in phases, and of their tokens."""
@@ -113,9 +113,20 @@ class ColumnMap:
         return made
 
 
-def typed(entries: Mapping[str, object]) -> list[str]:
+def factors(text: str) -> list[str]:
+    """What a map multiplies: columns and numbers."""
+    return [part.strip(" ()") if "+1" in part else part.strip() for part in text.split("*")]
+
+
+def is_named(column: str, entries: Iterable[One | Mapping[str, One]]) -> bool:
+    """Whether entries of a map name a column: as it is, in a product, or by a pattern."""
+    texts = [str(text) for one in entries for text in (one.values() if isinstance(one, Mapping) else [one])]
+    return any(matches(part, [column]) for text in texts for part in (text, *factors(text)))
+
+
+def write_entries(entries: Mapping[str, object]) -> list[str]:
     """The entries of a map as `KEY=VALUE` texts."""
-    return [f"{key}={','.join(map(str, as_list(one)))}" for key, one in flat(entries).items()]
+    return [f"{key}={','.join(map(str, as_list(one)))}" for key, one in flatten(entries).items()]
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, Any]:

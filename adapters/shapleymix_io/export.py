@@ -18,7 +18,7 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import DataError, Fault, Location, UsageError, caution, did_you_mean, printable
-from shapleymix.files import atomic_write, plain, write_json
+from shapleymix.files import atomic_write, plain, require_free, write_json
 from shapleymix.mixing.answers import Mixture
 from shapleymix.tables.mixtures import parse_mixture
 from shapleymix.tables.words import Amounts, Read, amounts, format_size, parse_budget, parse_size
@@ -88,8 +88,8 @@ class Megatron(Format):
         """White space in a path makes Megatron drop all weights without a word; and it appends `.bin` itself."""
         path, ends = stream.paths[0], "ends in .bin or .idx: Megatron wants it without"
         blank = "holds white space, for which Megatron drops all weights: rename or link it"
-        told = blank if len(f"x{path}x".split()) > 1 else ends if path.endswith((".bin", ".idx")) else ""
-        return told and f"the path {path!r} {told}"
+        reason = blank if len(f"x{path}x".split()) > 1 else ends if path.endswith((".bin", ".idx")) else ""
+        return reason and f"the path {path!r} {reason}"
 
 
 class AutoModel(Format):
@@ -297,8 +297,8 @@ class Levanter(Format):
         expected = {name: weight * 2048 for name, weight in blend.weights.items()}
         cut = {name: 2048 / size for name, size in expected.items() if math.floor(size) < 0.95 * size}
         size = math.ceil(max(cut.values(), default=0.0) / 0.05)
-        told = f"levanter rounds the samples of a block of 2,048 down: {short(list(cut))} would be seen over 5% less"
-        return [f"{told}; set data.mixture_block_size to {size} or more"] if cut else []
+        message = f"levanter rounds the samples of a block of 2,048 down: {short(list(cut))} would be seen over 5% less"
+        return [f"{message}; set data.mixture_block_size to {size} or more"] if cut else []
 
 
 class Plain(Format):
@@ -359,10 +359,10 @@ class Export:
         asked, known = self.blend.asked, {"format": self.format, "unit": FORMATS[self.format].draws.unit}
         shares = {"mixture": self.blend.p, "available": self.blend.available, "epochs": self.blend.epochs}
         tokens = {name: ratio * asked.D for name, ratio in self.blend.p.items()}
-        told = {"notices": self.notices, "notes": self.notes, "provenance": dict(provenance or {})}
+        remarks = {"notices": self.notices, "notes": self.notes, "provenance": dict(provenance or {})}
         made = {"streams": list(map(asdict, self.blend.streams)), "config": self.config, "text": self.text}
         head = {"schema_version": 1, "kind": "export", **known, "D": asked.D, "seed": asked.seed}
-        return plain({**head, **shares, "tokens": tokens, **made, **told})
+        return plain({**head, **shares, "tokens": tokens, **made, **remarks})
 
     def write(
         self, path: str | os.PathLike[str], *, force: bool = False, provenance: Mapping[str, object] | None = None
@@ -372,9 +372,7 @@ class Export:
         Of the format `json` the account is the file.
         """
         account = os.fspath(path) if self.format == Plain.name else f"{os.fspath(path)}.json"
-        if os.path.lexists(account) and not force:
-            hint = "choose another name, or overwrite it (force)"
-            raise UsageError("exists already", location=Location(account), hint=hint)
+        require_free(account, force=force)
         if self.format != Plain.name:
             atomic_write(path, self.text, force=force)
         write_json(self.to_document(provenance), account, force=force)
@@ -432,16 +430,14 @@ def export(
     form, p = FORMATS[format], _ratios(getattr(mixture, "mixture", mixture))
     corpora = paths if isinstance(paths, Corpora) else read_corpora({} if paths is None else paths)
     if form.placed and not corpora.rows:
-        hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset]"
-        raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
+        raise UsageError(f"{form.name} holds paths: give a table language,path[,available_tokens][,mean_tokens]")
     own, most, least = (_of_mixture(mixture, p, name, usual) for name, usual in _BOUNDS)
     had = _of_mixture(mixture, p, "read", 0.0)
     read = np.nan_to_num(np.array([*had.values()]))
     own_D = getattr(mixture, "D", math.nan)
     budget = own_D if D is None else parse_size(D, "D") - read.sum()
     if budget <= 0:
-        message = f"D: the run has read {format_size(read.sum())} already, so that nothing is left"
-        raise UsageError(message, hint="D counts the tokens of the whole run")
+        raise UsageError(f"D counts the tokens of the whole run, which has read {format_size(read.sum())} already")
     known = {**own, **_amounts(available, p, "available", parse_size)}
     lengths = _amounts(mean_tokens, p, "mean_tokens", parse_budget)
     asked = Asked(p, budget, seed, known, lengths, own, most, least, ignore_bounds, had)
@@ -457,7 +453,7 @@ def export(
     elif read.any():
         blend.notes.append("the file holds what is still to be read, for a run that goes on from its checkpoint")
     streams = [stream for _, stage in blend.stages for stream in stage.streams]
-    faults = [Fault(told, Location(corpora.origin), one.name) for one in streams if (told := form.problem(one))]
+    faults = [Fault(reason, Location(corpora.origin), one.name) for one in streams if (reason := form.problem(one))]
     if faults:
         raise DataError.of(faults, corpora.origin)
     notices = (*blend.warnings, *form.warnings(blend))
@@ -476,8 +472,7 @@ _BOUNDS = (("available", math.nan), ("max_epochs", math.inf), ("min_tokens", 0.0
 def _ratios(given: object) -> dict[str, float]:
     """Ratios by language."""
     if not isinstance(given, Mapping) or not given:
-        hint = "give an optimised mixture, or ratios by language such as {'en': 0.6, 'de': 0.4}"
-        raise UsageError(f"{given!r:.60} is no mixture", hint=hint)
+        raise UsageError(f"{given!r:.60} is no mixture", hint="give ratios by language, such as {'en': 0.6, 'de': 0.4}")
     names = tuple(map(str, given))
     if odd := [name for name in names if not name.isprintable() or not name.strip()]:
         raise UsageError(f"{odd[0]!r} is no name of a language", hint="it goes into a file that is run")

@@ -29,10 +29,10 @@ from shapleymix_io.table import (
     PATH,
     Table,
     distinct_parts,
-    flat,
+    flatten,
     labels_of,
     matches,
-    stacked,
+    stack,
     table_of,
 )
 
@@ -63,7 +63,7 @@ def _parsed(data: bytes, origin: Origin) -> Table:
         return _framed(sheets.parquet_of(data, origin), origin.file)
     text = sheets.text_of(data, origin)
     if '"log_history"' in text:
-        return _state(loaded(text, origin.file), origin.file)
+        return _state(load_json(text, origin.file), origin.file)
     lines = _STYLED.sub("", text).splitlines()
     is_table = bool(lines) and lines[0][:1] not in "[{" and 1 < lines[0].count(",") == lines[-1].count(",")
     if any(map(_STEP.search, lines)) and not is_table:
@@ -74,7 +74,7 @@ def _parsed(data: bytes, origin: Origin) -> Table:
 def _framed(frame: pl.DataFrame, origin: str) -> Table:
     """A frame as a table; what is nested in a cell becomes columns such as `config.lr`."""
     if any(dtype.is_nested() for dtype in frame.dtypes):
-        return table_of([flat(row) for row in frame.to_dicts()], origin)
+        return table_of([flatten(row) for row in frame.to_dicts()], origin)
     return Table(frame.with_columns(pl.lit(None, pl.Int64).alias(LINE)), origin)
 
 
@@ -93,7 +93,7 @@ def _csv(text: str, origin: Origin) -> Table:
     frame = filled.with_columns(pl.Series(LINE, sheet.lines)).filter(kept)
     if not any(str(one.drop_nulls().first()).lstrip().startswith("{") for one in filled):
         return _charts(Table(frame, origin.file))
-    rows = [flat({name: _unpacked(cell) for name, cell in row.items()}) for row in frame.drop(LINE).to_dicts()]
+    rows = [flatten({name: _unpacked(cell) for name, cell in row.items()}) for row in frame.drop(LINE).to_dicts()]
     return table_of(rows, origin.file, lines=frame[LINE].to_list())
 
 
@@ -116,16 +116,13 @@ def _charts(table: Table) -> Table:
     curves = {name: name.removeprefix(GROUP).rpartition(" - ")[::2] for name in rest}
     curves = {name: one for name, one in curves.items() if not re.search("__(MIN|MAX|STD)$| - _step$", name)}
     if not curves:
-        hint = "export the chart with its lines, not with their ranges alone"
-        raise DataError(
-            "holds the least and the greatest of curves, not the curves", location=Location(table.origin), hint=hint
-        )
+        raise DataError("holds the ranges of curves: export their lines too", location=Location(table.origin))
     frames = [
         table.frame.select(pl.lit(run).alias("run"), axis, pl.col(name).alias(metric), LINE).drop_nulls(metric)
         for name, (run, metric) in curves.items()
     ]
     frame = pl.concat(frames, how="diagonal_relaxed")
-    return stacked([replace(table, frame=frame, kind=CHART, usual={"run": "run"}, keys=("run", axis))])
+    return stack([replace(table, frame=frame, kind=CHART, usual={"run": "run"}, keys=("run", axis))])
 
 
 def _json(text: str, origin: Origin) -> Table:
@@ -139,13 +136,13 @@ def _json(text: str, origin: Origin) -> Table:
     first, _, more = text.strip().partition("\n")
     if more and first[0] == "{" and first.rstrip().endswith("}"):
         rows = sheets.json_rows(text, origin)
-        flats = [(line, flat(one)) for line, row in rows.items() for one in _unfolded(row)]
+        flats = [(line, flatten(one)) for line, row in rows.items() for one in _unfolded(row)]
         return table_of([one for _, one in flats], origin.file, lines=[line for line, _ in flats])
-    found = loaded(text, origin.file)
+    found = load_json(text, origin.file)
     items = _items(found) if isinstance(found, dict) else found
     if not all(isinstance(item, dict) for item in items):
         raise DataError("is no array of JSON objects", location=Location(origin.file))
-    return table_of([flat(one) for item in items for one in _unfolded(item)], origin.file)
+    return table_of([flatten(one) for item in items for one in _unfolded(item)], origin.file)
 
 
 def _items(found: dict[str, Any]) -> list[Any]:
@@ -173,7 +170,7 @@ def _is_wide(item: object) -> bool:
     return isinstance(item, dict) and (len(item) > 4 or any(isinstance(one, dict) for one in item.values()))
 
 
-def loaded(text: str, origin: str) -> Any:
+def load_json(text: str, origin: str) -> Any:
     """The content of JSON text."""
     try:
         return json.loads(text)
@@ -195,9 +192,8 @@ def _state(state: object, origin: str) -> Table:
         steps.setdefault(entry.get("step"), {}).update(entry)
     rows = [row for row in steps.values() if any(re.fullmatch("eval(_.*)?_loss", name) for name in row)]
     if not rows:
-        hint = "evaluate while training: eval_strategy and eval_steps, and eval_dataset with a dataset of each language"
-        message = "is the state of a trainer that has measured no loss"
-        raise DataError(message, location=Location(origin), hint=hint)
+        hint = "evaluate while training: eval_strategy, eval_steps, and eval_dataset with a dataset of each language"
+        raise DataError("is the state of a trainer that has measured no loss", location=Location(origin), hint=hint)
     loss = f"eval_{LANG}_loss" if matches(f"eval_{LANG}_loss", [*rows[0]]) else "eval_loss"
     usual = {"D": "num_input_tokens_seen", "loss": loss}
     return replace(table_of(rows, origin, STATE), usual=usual, keys=(PATH, "step"))
@@ -243,8 +239,7 @@ def _log(lines: Sequence[str], origin: str) -> Table:
         if found.re is _RESULT or any(name.startswith(("val", "eval")) for name in numbers):
             measured.setdefault(step, line)
             for name in [] if late else [name for name in numbers if row.get(name, numbers[name]) != numbers[name]]:
-                hint = "nothing says which of them counts, or of which language each is"
-                place.fault(f"has two values of {name!r} at {unit} {step}", None, line - 1, hint)
+                place.fault(f"has two values of {name!r} at {unit} {step}: which one counts?", None, line - 1)
         steps[step] = numbers | row if late else row | numbers
     place.raise_faults()
     kept = sorted(measured or steps)
@@ -336,7 +331,7 @@ def settings_beside(file: Path) -> tuple[dict[str, object], tuple[Origin, ...]]:
     """The settings that stand beside the log of a run, such as the `hparams.yaml` of Lightning, and their file."""
     there = filter(Path.is_file, (file.parent / name for name in _SETTINGS))
     found, origin = next(map(read_settings, there), ({}, None))
-    return {name: one for name, one in flat(found).items() if one is not None}, (origin,) if origin else ()
+    return {name: one for name, one in flatten(found).items() if one is not None}, (origin,) if origin else ()
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], Origin]:

@@ -19,12 +19,15 @@ from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.sheets import as_numbers
 from shapleymix.tables.words import format_size
 from shapleymix_io import names as say
-from shapleymix_io.column_map import NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap
+from shapleymix_io.column_map import NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map
+from shapleymix_io.forms import Source
+from shapleymix_io.sources import gather
+from shapleymix_io.stores import Progress
 from shapleymix_io.table import LANG, Table, matches
 
 _ROUNDED = 5e-3
 """How far the sum of ratios may be from one."""
-_TOLD = 0.3
+_EXPLAINED = 0.3
 """The share of variance between rows that mixtures explain, from which numbers are taken to depend on them."""
 _MOST_NATS = 20.0
 """Losses above are perplexities, if they are losses."""
@@ -155,8 +158,12 @@ def numbers_of(table: Table, columns: Iterable[str]) -> dict[str, FloatArray]:
     return found
 
 
-def proposed(table: Table, how: ColumnMap, given: Collection[str] = ()) -> Proposal:
-    """A first map of a table; `how` is what is known of it, of which the keys in `given` were asked for."""
+def proposal(
+    sources: Sequence[Source], map: Map | None = None, join: Sequence[Source] = (), progress: Progress | None = None
+) -> Proposal:
+    """A first map of the sources, to be looked over; what is given of a map stays."""
+    given = ColumnMap.of(map).columns
+    table, how = gather(sources, ColumnMap.of(map), join, progress)
     judged = Judgement(table, numbers_of(table, [name for name in table.columns if name not in how.ignore]))
     read, why, ignored = judged.read, judged.why, judged.ignored
     read |= {key: key for key in SINGLE if key in table.columns and key != "weight"}
@@ -234,10 +241,8 @@ def _sums_up(one: FloatArray, rest: FloatArray, kinds: Sequence[Callable[..., Fl
 def summary_rows(table: Table, run: str, columns: Sequence[str]) -> BoolArray:
     """Which rows (R,) are means, totals and the like of the other rows: by their ids, or the last by its numbers."""
     ids = table.texts(run).str.to_lowercase().to_list() if run in table.columns else [""] * table.frame.height
-    said = np.array(
-        [text in say.WORDS["summary"] or say.words_of(str(text))[:1] in (["mean"], ["avg"], ["std"]) for text in ids],
-        bool,
-    )
+    known, firsts = say.WORDS["summary"], (["mean"], ["avg"], ["std"])
+    said = np.array([text in known or say.words_of(str(text))[:1] in firsts for text in ids], bool)
     cells = np.column_stack([*numbers_of(table, columns).values()] or [np.zeros(len(said))])[~said]
     if len(cells) > 4 and cells.shape[1] > 2 and np.ptp(np.nan_to_num(cells), axis=0).max() > 0:
         said[np.flatnonzero(~said)[-1]] = np.allclose(cells[-1], cells[:-1].mean(axis=0), rtol=1e-6)
@@ -281,16 +286,16 @@ def _evidence(cells: Sequence[FloatArray], p: FloatArray, runs: IntArray) -> tup
 
     They fall within runs, and the mixtures (R, M) explain how they differ between rows (adjusted R^2 of a plane).
     """
-    changes, told = np.concatenate([_changes(one, runs) for one in cells]), []
+    changes, explained = np.concatenate([_changes(one, runs) for one in cells]), []
     for one in cells:
         known = np.isfinite(one)
         plane, y = np.column_stack([np.ones(known.sum()), p[known]]), np.log(one[known])
         fitted, _, rank, _ = np.linalg.lstsq(plane, y, rcond=None)
         if len(y) - rank > 3 and np.ptp(y) > 0:
-            told.append(1 - np.sum((y - plane @ fitted) ** 2) / (len(y) - rank) / np.var(y, ddof=1))
+            explained.append(1 - np.sum((y - plane @ fitted) ** 2) / (len(y) - rank) / np.var(y, ddof=1))
     why = ["fall within runs"] if changes.size and (changes < 0).mean() > 0.6 else []
-    why += ["differ as the mixtures do"] if told and np.mean(told) > _TOLD else []
-    return ", ".join(why), 1 if why else -1 if changes.size or told else 0
+    why += ["differ as the mixtures do"] if explained and np.mean(explained) > _EXPLAINED else []
+    return ", ".join(why), 1 if why else -1 if changes.size or explained else 0
 
 
 def _judge_families(judged: Judgement) -> None:
@@ -412,18 +417,9 @@ def _loss_family(judged: Judgement, sources: Sequence[Mapping[str, str]], taken:
         why, seen = _evidence(cells, p, runs)
         varies = np.mean([np.ptp(one[np.isfinite(one)]) > 0 for one in cells]) >= 0.5 or len(p) < 4
         if varies and (unit is not None or seen > 0 or (seen == 0 and shared)):
-            length, parts = np.mean([len(name) for name in kept.values()]), max(len(say.words_of(one)) for one in kept)
             kind = say.speaks(pattern, "held out") - 2 * say.speaks(pattern, "no loss", "twin")
-            order = (
-                (unit is not None) + (seen >= 0),
-                kind,
-                shared,
-                -(unit or 0),
-                len(kept),
-                -length,
-                -parts,
-                len(pattern),
-            )
+            plain = -np.mean([*map(len, kept.values())]), -max(len(say.words_of(one)) for one in kept), len(pattern)
+            order = (unit is not None) + (seen >= 0), kind, shared, -(unit or 0), len(kept), *plain
             found.append((order, Family(pattern, kept, why or "by their names")))
     one = say.plainest(
         filter(say.names_a_loss, free), lambda name: (not say.speaks(name, "held out"), say.unit_rank(name))
@@ -511,11 +507,8 @@ def _judge_tokens(judged: Judgement) -> None:
     tokens = []
     for entry, (words, values) in grown.items():
         named = "tok" in "".join(say.words_of(entry)) or "".join(words) in say.WORDS["tokens"]
-        if (
-            named
-            and {*words}.isdisjoint([*say.WORDS["no tokens"], *labels])
-            and np.nanmax(values) >= 0.2 * np.nanmin(N)
-        ):
+        others = {*words} & {*say.WORDS["no tokens"], *labels}
+        if named and not others and np.nanmax(values) >= 0.2 * np.nanmin(N):
             tokens.append(entry)
     best = say.plainest(tokens, lambda one: "token" not in one.lower())
     step = say.plainest(filter(say.counts_steps, grown), lambda one: one.startswith("_"))

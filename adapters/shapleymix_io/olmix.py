@@ -18,7 +18,7 @@ from shapleymix.files import Origin
 from shapleymix.tables.words import format_size, parse_size
 from shapleymix_io.forms import Source, read_settings, read_table
 from shapleymix_io.names import scores_said, unit_said
-from shapleymix_io.table import IDS, LINE, Swarm, Table, joined
+from shapleymix_io.table import IDS, LINE, Swarm, Table, join_tables
 
 Config = tuple[dict[str, Any], Origin]
 """What a configuration of olmix says, and its file."""
@@ -63,9 +63,8 @@ def read_folder(folder: Path, beside: Sequence[Config]) -> Table:
     known = [read_config(path) for path in paths]
     found = [one for one in known if is_question(one[0])] or [one for one in known if "priors" in one[0]]
     if len(found) > 1:
-        message = f"holds {len(found)} configurations: {', '.join(Path(origin.file).name for _, origin in found)}"
-        place = Location(os.fspath(folder))
-        raise DataError(message, location=place, hint=f"name the one that is meant: {found[0][1].file}")
+        message = f"holds several configurations, name one: {', '.join(origin.file for _, origin in found)}"
+        raise DataError(message, location=Location(os.fspath(folder)))
     return _swarm(found[0][0] if found else {}, [*beside, *known], folder / "ratios.csv", folder / "metrics.csv")
 
 
@@ -87,7 +86,7 @@ def _swarm(config: Mapping[str, Any], configs: Sequence[Config], ratios: Path, m
     measured.raise_faults()
     means = [pl.mean_horizontal(of, ignore_nulls=False).alias(f"metrics:{name}") for name, of in parts.items() if of]
     p = replace(p, frame=p.frame.rename({one: _leaf(one) for one in p.columns[1:]}))
-    table = joined(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
+    table = join_tables(replace(measured, frame=numbers.select("run", *means, LINE)), p, "run")
     files, notices = (*table.files, *(origin for _, origin in configs)), table.notices
     if lost := [one for one in named if one not in (*kept, *dropped)]:
         notices = (*notices, f"tasks of the configuration are left out, without a column in {metrics}: {short(lost)}")
@@ -119,8 +118,10 @@ def _sizes(configs: Sequence[Config]) -> dict[str, float]:
         known = [one for one in found if one[0] == one[0]]
         (least, first), (most, place) = min(known, default=(0.0, "")), max(known, default=(0.0, ""))
         if most > _ROUNDED * least:
-            message = f"says {key} = {format_size(most)} of the proxies, and {first} says {format_size(least)}"
-            raise DataError(message, location=Location(place), hint="keep the configurations of these runs alone")
+            message = (
+                f"says {key} = {format_size(most)} where {first} says {format_size(least)}: keep those of these runs"
+            )
+            raise DataError(message, location=Location(place))
         sizes |= {key: known[0][0]} if known else {}
     return sizes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -13,28 +13,18 @@ import polars as pl
 
 from shapleymix.errors import DataError, Location, UsageError, caution
 from shapleymix.files import Origin
+from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.sheets import Sheet, as_list, read_sheet
 from shapleymix.tables.words import parse_size
-from shapleymix_io.column_map import LONG, NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One
+from shapleymix_io.column_map import LONG, NEEDED, PHASES, PREFIXES, SINGLE, ColumnMap, Map, One, factors, is_named
 from shapleymix_io.forms import Source
-from shapleymix_io.meaning import (
-    Proposal,
-    counts_from_zero,
-    groups_of,
-    misfits,
-    native,
-    numbers_of,
-    proposed,
-    summary_rows,
-)
+from shapleymix_io.meaning import counts_from_zero, groups_of, misfits, native, numbers_of, summary_rows
 from shapleymix_io.names import counts_steps
 from shapleymix_io.olmix import OLMIX
-from shapleymix_io.sources import gathered
+from shapleymix_io.sources import gather
 from shapleymix_io.stores import Progress
-from shapleymix_io.table import FILE, HIDDEN, LANG, LINE, PATH, Swarm, Table, matches
+from shapleymix_io.table import FILE, HIDDEN, LANG, LINE, PATH, Swarm, Table
 
-ROUNDED = 5e-3
-"""How far the sum of a row's ratios may be from one; `read_runs` renormalises it."""
 TEXTS = ("run", "seed", "split", "tokenizer")
 _OLMIX_LACKS = {"N": "N=30M", "D": "D=3B", "unit": "unit=bpb"}
 """What olmix's files may not say of runs, as one would type it."""
@@ -51,10 +41,8 @@ class Imported:
     ----------
     frame : polars.DataFrame
         Its rows, in the columns that `shapleymix.read_runs` reads.
-    origin : str
-        The table, for messages.
-    lines, homes : tuple
-        Of each row the line and the file that it stands in.
+    sheet : Sheet
+        The same, with the line and the file that each row stands in, which the faults of `read_runs` name.
     taken : dict
         What each thing of a log was taken from.
     notices : tuple of str
@@ -66,26 +54,11 @@ class Imported:
     """
 
     frame: pl.DataFrame
-    origin: str
-    lines: tuple[int, ...] = ()
-    homes: tuple[str, ...] = ()
-    taken: dict[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
-    files: tuple[Origin, ...] = ()
-    swarm: Swarm | None = None
-
-    def sheet(self) -> Sheet:
-        """The rows as `shapleymix.read_runs` reads them, so that its faults name the lines of the files themselves."""
-        sheet = read_sheet(self.frame, self.origin)
-        return replace(sheet, lines=np.array(self.lines), homes=self.homes)
-
-
-def proposal(
-    sources: Sequence[Source], map: Map | None = None, join: Sequence[Source] = (), progress: Progress | None = None
-) -> Proposal:
-    """A first map of the sources, to be looked over; what is given of a map stays."""
-    given = ColumnMap.of(map)
-    return proposed(*_gathered(sources, given, join, progress), given=given.columns)
+    sheet: Sheet
+    taken: dict[str, str]
+    notices: tuple[str, ...]
+    files: tuple[Origin, ...]
+    swarm: Swarm | None
 
 
 def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.DataFrame:
@@ -109,6 +82,7 @@ def read(source: Sources, map: Map | None = None, *, join: Sources = ()) -> pl.D
         If the map is none.
     """
     found = imported(as_list(source), ColumnMap.of(map), as_list(join))
+    read_runs(found.sheet, losses="optional")  # its faults name the lines of the files
     caution(found.notices)
     return found.frame
 
@@ -117,28 +91,12 @@ def imported(
     sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = (), progress: Progress | None = None
 ) -> Imported:
     """The same with what it was taken from, without warnings."""
-    table, how = _gathered(sources, how, join, progress)
+    table, how = gather(sources, how, join, progress)
     is_long = not how.columns.keys().isdisjoint(LONG)
-    return _Columns(*(widened(table, how) if is_long else (table, how))).log()
+    return _Columns(*(widen(table, how) if is_long else (table, how))).log()
 
 
-def _gathered(
-    sources: Sequence[Source], how: ColumnMap, join: Sequence[Source], progress: Progress | None
-) -> tuple[Table, ColumnMap]:
-    """The table of the sources, and the map with what it leaves open as the form of the table fixes it.
-
-    A server is asked for what the map names alone, where it names the losses.
-    """
-    wanted = (lambda column: _is_named(column, how.columns.values())) if "loss" in how.columns else None
-    table = gathered(sources, join, how.columns.get("run"), wanted, progress)
-    usual = {key: name for key, name in table.usual.items() if key != "D" or name in table.columns or table.swarm}
-    if "D" in table.columns or "D1" in how.columns:
-        usual.pop("D", None)
-    unit = how.unit or (table.swarm.unit if table.swarm else "")
-    return table, replace(how, unit=unit, columns={**usual, **how.columns})
-
-
-def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
+def widen(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     """The wide table of one with a row for each run and language, or each number; and what of the map is left to do.
 
     Rows that agree in all that the map names of a run (`run`, `N`, `D`, ...) belong together. A source that a run has
@@ -162,10 +120,11 @@ def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     table = replace(table, frame=frame)
     own = (f"{prefix}{LANG}" for key, prefix in PREFIXES.items() if key not in how.columns)
     whole = [*how.columns.values(), *SINGLE, *own]
-    same = [name for name in table.columns if name not in (label, *values.values()) and _is_named(name, whole)]
+    same = [name for name in table.columns if name not in (label, *values.values()) and is_named(name, whole)]
     for row in frame.select(pl.struct(label, *same).is_duplicated()).to_series().arg_true():
-        message = f"{frame[label][row]!r} comes twice for one run and D"
-        table.fault(message, label, row, "map run=COLUMN tells runs apart")
+        table.fault(
+            f"{frame[label][row]!r} comes twice for one run and D", label, row, "map run=COLUMN tells runs apart"
+        )
     table.raise_faults()
     cells = [
         pl.col(column).filter(pl.col(label) == name).first().alias(f"{PREFIXES.get(key, '')}{name}")
@@ -180,12 +139,6 @@ def widened(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     return replace(table, frame=wide), replace(how, columns=left, languages=how.languages if by_name else {})
 
 
-def _is_named(column: str, entries: Iterable[One | Mapping[str, One]]) -> bool:
-    """Whether entries of a map name a column: as it is, in a product, or by a pattern."""
-    texts = [str(text) for one in entries for text in (one.values() if isinstance(one, Mapping) else [one])]
-    return any(matches(part, [column]) for text in texts for part in (text, *_factors(text)))
-
-
 class _Columns:
     """The columns of a table, taken by a map."""
 
@@ -198,7 +151,7 @@ class _Columns:
     def log(self) -> Imported:
         """The rows of a run log that have a loss."""
         single = {key: how for key in SINGLE if (how := self._single(key)) is not None}
-        claimed = {part for how in single.values() for part in (str(how), *_factors(str(how)))} | set(self.how.ignore)
+        claimed = {part for how in single.values() for part in (str(how), *factors(str(how)))} | set(self.how.ignore)
         claimed |= {name for one in self.how.ignore for name in self.table.matching(one).values()}
         found: dict[str, Mapping[str, One]] = {}
         # of two patterns that match a column, it belongs to the more exact one
@@ -208,11 +161,8 @@ class _Columns:
         self.table.raise_faults()
         found |= self._without_misfits(found)
         self._leave_out_summaries(single.get("run"), [*found["p"].values(), *found["loss"].values()])
-        if (
-            found["loss"]
-            and all(label.isdigit() for label in found["loss"])
-            and not found["loss"].keys() & found["p"].keys()
-        ):
+        targets = found["loss"].keys()
+        if targets and all(map(str.isdigit, targets)) and targets.isdisjoint(found["p"]):
             self.notices.append("losses are numbered and match no source: map languages.0=... names them")
         loss = self._in_nats(self._with_losses(self._all_cells("loss", found["loss"])))
         tokens = {} if found["p"] else self._all_cells("tokens", found["tokens"])
@@ -227,9 +177,10 @@ class _Columns:
         swarm = self.table.swarm
         if swarm and self.how.unit == "bpb":
             swarm = replace(swarm, bytes_per_token={name: self._bytes(name) for name in loss})
-        table = self.table
-        lines, homes = table.frame[LINE].fill_null(0), table.frame[FILE] if FILE in table.frame.columns else []
-        return Imported(frame, table.origin, (*lines,), (*homes,), self.taken, (*self.notices,), table.files, swarm)
+        rows = self.table.frame
+        homes = rows[FILE].to_list() if FILE in rows.columns else ()
+        sheet = replace(read_sheet(frame, self.table.origin), lines=rows[LINE].fill_null(0).to_numpy(), homes=homes)
+        return Imported(frame, sheet, self.taken, (*self.notices,), self.table.files, swarm)
 
     def _without_misfits(self, found: Mapping[str, Mapping[str, One]]) -> dict[str, Mapping[str, One]]:
         """The columns of each key without those that are none by what they hold, which is said; others are refused."""
@@ -273,8 +224,7 @@ class _Columns:
         self.taken[key] = str(how)
         columns, factor = self._product(key, how)
         if key in ("D", *PHASES.values()) and len(columns) == 1 and factor is None and counts_steps(columns[0]):
-            hint = "say how many tokens a step takes: D=COLUMN*512k (or *1 where it counts tokens after all)"
-            self.table.fault("seems to count steps, but D counts tokens", columns[0], hint=hint)
+            self.table.fault("seems to count steps, not tokens", columns[0], hint="D=COLUMN*512k, or *1 for tokens")
         return how
 
     def _cells(self, key: str, how: One) -> pl.Series:
@@ -302,7 +252,7 @@ class _Columns:
     def _product(self, key: str, how: One) -> tuple[list[str], float | None]:
         """The columns and the number that are multiplied; a number that holds for all rows has no column."""
         columns, factor = [], None
-        for part in [str(how)] if str(how) in self.names else _factors(str(how)):
+        for part in [str(how)] if str(how) in self.names else factors(str(how)):
             try:
                 if part in self.names or part.removesuffix("+1") in self.names:
                     columns.append(part)
@@ -346,25 +296,16 @@ class _Columns:
         lacking += ["unit"] if usual and not self.how.unit else []
         if lacking and not self.table.faults:
             pairs = " ".join(f"--map {usual.get(key, f'{key}=...')}" for key in lacking)
-            hint = f"--show proposes a map by what the columns hold; or give {pairs}; or --join a table that has it"
+            hint = f"--show proposes a map; or give {pairs}; or --join a table that has it"
             swarm = f"name the YAML of olmix launch too, or with the numbers of your runs add {pairs}"
             self.table.fault(f"nothing says which columns are {', '.join(lacking)}", hint=swarm if usual else hint)
 
     def _ratios(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
-        """Ratios whose rows sum to one; an empty cell is none of it."""
+        """Ratios as parts of one, an empty cell being none of it; `read_runs` judges their sums."""
         p = pl.DataFrame(found).fill_null(0.0).to_numpy(order="c")
-        sums = p.sum(axis=1)
-        total = {"fraction": np.ones(len(p)), "percent": np.full(len(p), 100.0)}.get(self.how.ratio_unit, sums)
-        if len(p) and (np.abs(sums - 100) < 100 * ROUNDED).all() and self.how.ratio_unit == "fraction":
-            hint = "map ratio_unit=percent reads percentages"
-            self.table.fault(f"all {len(p)} rows sum to 100: these are percent", None, 0, hint)
-            return dict(found)
-        for row in np.flatnonzero((sums > 0) & (np.abs(sums - total) > ROUNDED * total) | (p < 0).any(axis=1)).tolist():
-            message = f"ratios sum to {sums[row]:.6g}, expected {total[row]:g} and none below 0"
-            hint = "map ratio_unit=percent reads percentages, ratio_unit=weights weights of any sum"
-            self.table.fault(message, None, row, hint)
-        p = p / np.where(total > 0, total, 1.0)[:, None]
-        return {name: pl.Series(p[:, place]) for place, name in enumerate(found)}
+        sums = p.sum(axis=1, keepdims=True)
+        whole = {"fraction": 1.0, "percent": 100.0}.get(self.how.ratio_unit, np.where(sums > 0, sums, 1.0))
+        return {name: pl.Series(column) for name, column in zip(found, (p / whole).T, strict=True)}
 
     def _in_nats(self, found: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """Losses in nats a token."""
@@ -379,9 +320,7 @@ class _Columns:
             nats[name] = values.log() if unit == "perplexity" else values * factor
         if unit != "nats":
             now = "nats a byte" if unit == "bpb" and known is None else "nats"
-            self.notices.append(
-                f"losses were read as {unit}, {every.min():.4g} to {every.max():.4g}, and are {now} now"
-            )
+            self.notices.append(f"losses were read as {unit}, {every.min():.4g} to {every.max():.4g}, now {now}")
         return nats
 
     def _bytes(self, target: str) -> float:
@@ -400,8 +339,3 @@ class _Columns:
             self.notices.append(f"left out {left} of {rows.len()} rows, which have no loss")
         self.table = replace(self.table, frame=self.table.frame.filter(rows))
         return found.filter(rows).to_dict()
-
-
-def _factors(text: str) -> list[str]:
-    """What a map multiplies: columns and numbers."""
-    return [part.strip(" ()") if "+1" in part else part.strip() for part in text.split("*")]

@@ -5,22 +5,24 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from shapleymix.errors import DataError, Location
 from shapleymix_io import olmix, stores
+from shapleymix_io.column_map import ColumnMap, is_named
 from shapleymix_io.forms import Source, read_table, with_paths
 from shapleymix_io.stores import Progress, Wanted
-from shapleymix_io.table import Table, joined, stacked
+from shapleymix_io.table import Table, join_tables, stack
 
 _HOLDS = "a folder may hold runs of TensorBoard, MLflow, W&B, Lightning or Hugging Face, logs, or a swarm of olmix"
 _LOGS = ("trainer_state.json", "metrics.csv", "*.jsonl", "*.csv", "*.parquet", "*.json", "*.log", "*.txt", "*.out")
 """What a folder of runs may hold, the surest first: the first that is there is read."""
 
 
-def opened(sources: Sequence[Source], wanted: Wanted | None = None, progress: Progress | None = None) -> Table:
+def open_sources(sources: Sequence[Source], wanted: Wanted | None = None, progress: Progress | None = None) -> Table:
     """Tables that are read in one way, as one.
 
     Parameters
@@ -39,34 +41,25 @@ def opened(sources: Sequence[Source], wanted: Wanted | None = None, progress: Pr
     """
     if not sources:
         raise DataError("there is nothing to be read")
-    named = [one for source in sources for one in _expanded(source)]
-    configs = {one: olmix.read_config(Path(one)) for one in named if isinstance(one, str) and one.endswith(olmix.YAML)}
+    names = [name for one in sources if not isinstance(one, pl.DataFrame) for name in _expand(os.fsdecode(one))]
+    configs = {name: olmix.read_config(Path(name)) for name in names if name.endswith(olmix.YAML)}
     beside = {name: one for name, one in configs.items() if not olmix.is_question(one[0])}
-    tables = [
-        table
-        for one in named
-        if not (isinstance(one, str) and one in beside)
-        for table in _opened(one, [*beside.values()], wanted, progress)
-    ]
+    tables = [read_table(one) for one in sources if isinstance(one, pl.DataFrame)]
+    for name in [name for name in names if name not in beside]:
+        tables += _open_source(name, [*beside.values()], wanted, progress)
     if beside and {one.kind for one in tables} != {olmix.OLMIX}:
-        hint = "give the configuration of olmix fit, or the folder that holds ratios.csv and metrics.csv"
-        raise DataError("names no ratios and metrics of a swarm", location=Location(next(iter(beside))), hint=hint)
-    return stacked(with_paths(tables))
+        raise DataError("names no swarm, as that of olmix fit does", location=Location(next(iter(beside))))
+    return stack(with_paths(tables))
 
 
-def _expanded(source: Source) -> list[str | pl.DataFrame]:
-    """The files that a glob names, or the source."""
-    if isinstance(source, pl.DataFrame):
-        return [source]
-    name = os.fsdecode(source)
+def _expand(name: str) -> list[str]:
+    """The files that a glob names, or what is named."""
     return [name] if os.path.exists(name) else [*sorted(glob.glob(name, recursive=True))] or [name]
 
 
-def _opened(
-    name: str | pl.DataFrame, beside: Sequence[olmix.Config], wanted: Wanted | None, progress: Progress | None
+def _open_source(
+    name: str, beside: Sequence[olmix.Config], wanted: Wanted | None, progress: Progress | None
 ) -> list[Table]:
-    if isinstance(name, pl.DataFrame):
-        return [read_table(name)]
     if name.startswith(stores.WANDB_ADDRESS):
         return [stores.read_wandb(name)]
     if name.startswith(stores.MLFLOW_ADDRESSES):
@@ -94,20 +87,25 @@ def _folder(folder: Path, beside: Sequence[olmix.Config]) -> list[Table]:
     raise DataError("is a folder that holds no runs", location=Location(os.fspath(folder)), hint=_HOLDS)
 
 
-def gathered(
-    sources: Sequence[Source], join: Sequence[Source] = (), run: object = None,
-    wanted: Wanted | None = None, progress: Progress | None = None,
-) -> Table:  # fmt: skip
-    """The table of the sources, with the tables beside it that are joined to it by the ids of runs.
+def gather(
+    sources: Sequence[Source], how: ColumnMap, join: Sequence[Source] = (), progress: Progress | None = None
+) -> tuple[Table, ColumnMap]:
+    """The table of the sources, and the map with what it leaves open as the form of the table fixes it.
 
-    A table to join may say which of its columns holds the ids of which of ours: `design.csv:their_id=our_id`.
+    Tables beside it are joined by the ids of runs; `design.csv:their_id=our_id` says which columns hold them. A server
+    is asked for what the map names alone, where it names the losses.
     """
-    table = opened(sources, wanted, progress)
+    wanted = (lambda column: is_named(column, how.columns.values())) if "loss" in how.columns else None
+    table, run = open_sources(sources, wanted, progress), how.columns.get("run")
     for one in join:
         name, pair = one, None
         if not (isinstance(one, pl.DataFrame) or os.path.exists(one)) and ":" in os.fsdecode(one):
             name, _, ids = os.fsdecode(one).rpartition(":")
             there, _, here = map(str.strip, ids.partition("="))
             pair = there, here or there
-        table = joined(table, read_table(name), None if run is None else str(run), pair)
-    return table
+        table = join_tables(table, read_table(name), None if run is None else str(run), pair)
+    usual = {key: name for key, name in table.usual.items() if key != "D" or name in table.columns or table.swarm}
+    if "D" in table.columns or "D1" in how.columns:
+        usual.pop("D", None)
+    unit = how.unit or (table.swarm.unit if table.swarm else "")
+    return table, replace(how, unit=unit, columns={**usual, **how.columns})

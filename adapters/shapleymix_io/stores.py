@@ -16,7 +16,7 @@ from typing import Any
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.files import read_once
 from shapleymix_io.forms import run_names, settings_beside
-from shapleymix_io.table import Table, flat, table_of, with_plain_errors
+from shapleymix_io.table import Table, flatten, table_of, with_plain_errors
 
 MLFLOW, WANDB, TENSORBOARD = "mlflow", "wandb", "tensorboard"
 """Forms of tables: which tool keeps the runs."""
@@ -71,7 +71,7 @@ def table_of_histories(histories: Sequence[History], origin: str, kind: str, ste
     return replace(table, usual=usual, notices=notices)
 
 
-def installed(module: str, package: str) -> Any:
+def load_package(module: str, package: str) -> Any:
     """A module of a package that is no dependency of this one.
 
     Raises
@@ -82,8 +82,7 @@ def installed(module: str, package: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        hint = f"pip install '{package}>={OLDEST[package]}'"
-        raise UsageError(f"reading this needs the package {package}: {error}", hint=hint) from error
+        raise UsageError(f"needs {package}: {error}", hint=f"pip install '{package}>={OLDEST[package]}'") from error
 
 
 WANDB_ADDRESS, _WANDB_STEP = "wandb:", "_step"
@@ -100,7 +99,7 @@ def read_wandb(address: str) -> Table:
     path = address.removeprefix(WANDB_ADDRESS).strip("/")
     if "/" not in path:
         raise UsageError(f"{address!r} names no project", hint="write it like wandb:ENTITY/PROJECT")
-    api = installed("wandb", "wandb").Api
+    api = load_package("wandb", "wandb").Api
 
     def ask() -> list[History]:  # `scan_history` leaves out no step, where `history` gives a sample
         return [_history(run.name, run.id, run.config, run.scan_history()) for run in api().runs(path)]
@@ -112,10 +111,10 @@ def _history(name: str, ident: str, config: Mapping[str, object], rows: Iterable
     """A run of Weights & Biases: rows of one step are one, and only numbers are kept of them."""
     steps: defaultdict[float, dict[str, object]] = defaultdict(dict)
     for place, row in enumerate(rows):
-        numbers = {key: one for key, one in flat(row).items() if type(one) in (int, float) and key != _WANDB_STEP}
+        numbers = {key: one for key, one in flatten(row).items() if type(one) in (int, float) and key != _WANDB_STEP}
         steps[float(str(row.get(_WANDB_STEP, place)))] |= numbers
     given = {key: value for key, value in config.items() if not key.startswith("_")}
-    return History(name, ident, flat(given, "config."), dict(steps))
+    return History(name, ident, flatten(given, "config."), dict(steps))
 
 
 def read_wandb_folder(folder: Path) -> Table:
@@ -128,16 +127,15 @@ def read_wandb_folder(folder: Path) -> Table:
     """
     origin, files = os.fspath(folder), sorted(folder.rglob("*.wandb"))
     if not files:
-        message = "holds summaries of Weights & Biases, not what the runs logged"
         hint = "send them with `wandb sync`, then import wandb:ENTITY/PROJECT"
-        raise DataError(message, location=Location(origin), hint=hint)
+        raise DataError("holds summaries, not what the runs logged", location=Location(origin), hint=hint)
     found = with_plain_errors("Weights & Biases", origin, lambda: [_wandb_run(file) for file in files])
     return table_of_histories(found, origin, WANDB, _WANDB_STEP)
 
 
 def _wandb_run(file: Path) -> History:
     """The run in one file; of one that is still written, what is whole."""
-    records = installed("wandb.proto.wandb_internal_pb2", "wandb")
+    records = load_package("wandb.proto.wandb_internal_pb2", "wandb")
     name, ident, config, rows = "", file.stem, dict[str, object](), []
     for data in _wandb_records(file.read_bytes()):
         record = records.Record.FromString(data)
@@ -212,7 +210,7 @@ def read_mlflow(
     place = origin or address.partition("#")[0]
     if uri.startswith("file:"):
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    client = installed("mlflow.tracking", "mlflow").MlflowClient(tracking_uri=uri)
+    client = load_package("mlflow.tracking", "mlflow").MlflowClient(tracking_uri=uri)
     return with_plain_errors("MLflow", place, lambda: _mlflow_table(client, name, place, wanted, progress))
 
 
@@ -248,8 +246,9 @@ def _mlflow_runs(client: Any, name: str, origin: str) -> list[Any]:
     if not found:
         raise DataError(f"holds no experiment {name!r}" if name else "holds no run", location=Location(origin))
     if len(found) > 1:
-        hint = f"say which: {origin}#{next(iter(found))}"
-        raise DataError(f"holds {len(found)} experiments: {', '.join(found)}", location=Location(origin), hint=hint)
+        raise DataError(
+            f"holds several experiments, say #NAME behind it: {', '.join(found)}", location=Location(origin)
+        )
     return [run for runs in found.values() for run in runs]
 
 
@@ -290,8 +289,8 @@ def _line_of(place: Path, scalars: Mapping[Path, Mapping[float, Mapping[str, obj
 
 def _scalars(folder: Path) -> dict[float, dict[str, object]]:
     """The scalars of a run by step: those of TensorFlow 2 are tensors with the mark of a scalar."""
-    events = installed("tensorboard.backend.event_processing.event_accumulator", "tensorboard")
-    tensors = installed("tensorboard.util.tensor_util", "tensorboard")
+    events = load_package("tensorboard.backend.event_processing.event_accumulator", "tensorboard")
+    tensors = load_package("tensorboard.util.tensor_util", "tensorboard")
     run = events.EventAccumulator(os.fspath(folder), size_guidance={"scalars": 0, "tensors": 0})
     run.Reload()
     found: defaultdict[float, dict[str, object]] = defaultdict(dict)
@@ -329,12 +328,12 @@ def read_scores(folder: str | os.PathLike[str], metric: str = "acc") -> Table:
                 run = Path(content["model_name"]).name
                 found[run, task] = (values[0], content["n-shot"].get(task))
     if not found:
-        hint = "give the --output_path of lm-eval, and a metric that its tasks have"
-        raise DataError(f"holds no results_*.json with the metric {metric!r}", location=place, hint=hint)
+        raise DataError(f"holds no results_*.json of lm-eval with the metric {metric!r}", location=place)
     for task in dict.fromkeys(task for _, task in found):
         shots = {str(examples) for (_, other), (_, examples) in found.items() if other == task}
         if len(shots) > 1:
-            message = f"{task} was evaluated with {' and '.join(sorted(shots))} examples"
-            raise DataError(message, location=place, hint="evaluate all runs alike: lm_eval --num_fewshot")
+            raise DataError(
+                f"{task} has --num_fewshot {' and '.join(sorted(shots))}: evaluate all alike", location=place
+            )
     rows = [{"run": run, "task": task, "score": score} for (run, task), (score, _) in found.items()]
     return replace(table_of(rows, os.fspath(folder)), files=tuple(files))

@@ -132,8 +132,7 @@ class Table:
 
     def unknown(self, name: str, what: str, hint: str | None = None) -> None:
         """Write down that there is no such column."""
-        message = f"has no column {name!r}, which is to be {what}"
-        self.fault(message, hint=hint or did_you_mean(name, self.columns))
+        self.fault(f"has no column {name!r}, which is to be {what}", hint=hint or did_you_mean(name, self.columns))
 
     def raise_faults(self) -> None:
         """A DataError with every fault so far."""
@@ -175,12 +174,12 @@ def table_of(
     return Table(pl.DataFrame([*columns, line]), origin, kind)
 
 
-def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
+def flatten(given: Mapping[str, object], before: str = "") -> dict[str, object]:
     """Settings within settings as one level, with points between their names; objects in a list go by their labels."""
     found: dict[str, object] = {}
     for name, value in given.items():
         inner = value if isinstance(value, Mapping) else _labelled(value)
-        found |= {f"{before}{name}": value} if inner is None else flat(inner, f"{before}{name}.")
+        found |= {f"{before}{name}": value} if inner is None else flatten(inner, f"{before}{name}.")
     return found
 
 
@@ -215,7 +214,7 @@ def distinct_parts(paths: Sequence[str]) -> list[str]:
     ]
 
 
-def stacked(tables: Sequence[Table]) -> Table:
+def stack(tables: Sequence[Table]) -> Table:
     """Tables of one form, as one; rows that agree in the form's keys are one measurement, whose cells must agree.
 
     Raises
@@ -225,9 +224,10 @@ def stacked(tables: Sequence[Table]) -> Table:
     """
     first = tables[0]
     if other := next((one for one in tables if one.kind != first.kind), None):
-        hint = "import each kind by itself, and give the run logs to one fit"
-        message = f"is {other.kind or 'a table'}, and {first.origin} is {first.kind or 'a table'}"
-        raise DataError(message, location=Location(other.origin), hint=hint)
+        message = (
+            f"is no {first.kind or 'table'}, as {first.origin} is: import each by itself, and fit the logs together"
+        )
+        raise DataError(message, location=Location(other.origin))
     frames = [one.frame.with_columns(pl.lit(one.origin).alias(FILE)) for one in tables]
     frame = pl.concat(frames, how="diagonal_relaxed") if tables[1:] else first.frame
     whole = replace(
@@ -244,16 +244,15 @@ def stacked(tables: Sequence[Table]) -> Table:
 def _merged(table: Table) -> Table:
     """The table with one row for each measurement; two numbers for one cell of it are a fault."""
     names, keys = [name for name in table.columns if name not in table.keys], list(table.keys)
-    counted = table.frame.with_columns(pl.col(names).drop_nulls().n_unique().over(keys))
+    different = table.frame.with_columns(pl.col(names).drop_nulls().n_unique().over(keys))
     for name in names:
-        if wrong := (counted[name] > 1).arg_true().to_list():
-            message = f"has several values for one {' and '.join(keys)}"
-            table.fault(message, name, wrong[-1], "keep the one that is meant: nothing says which counts")
+        if wrong := (different[name] > 1).arg_true().to_list():
+            table.fault(f"has several values for one {' and '.join(keys)}: keep the one that counts", name, wrong[-1])
     table.raise_faults()
     return replace(table, frame=table.frame.group_by(keys, maintain_order=True).agg(pl.all().drop_nulls().first()))
 
 
-def joined(main: Table, other: Table, run: str | None, pair: tuple[str, str] | None = None) -> Table:
+def join_tables(main: Table, other: Table, run: str | None, pair: tuple[str, str] | None = None) -> Table:
     """The table with the columns of a table beside its own; one that both have is called `table:column`.
 
     Parameters

@@ -122,11 +122,11 @@ def grid(
 def _require_corpus(corpus: str | None, sources: Sequence[str], *, usual: bool) -> None:
     """Refuse runs of which nothing says what they are trained on, and artificial languages under names of real ones."""
     if usual and not corpus:
-        hint = f"give the corpus: a folder with a file or a folder for each source, or {TOY} for artificial languages"
-        raise UsageError("nothing says what the runs are trained on", hint=hint)
+        raise UsageError(
+            "nothing says what the runs train on", hint=f"give the corpus: a folder of the sources, or {TOY}"
+        )
     if corpus == TOY and (real := [name for name in sources if not name.startswith(ARTIFICIAL)]):
-        hint = f"call artificial languages {ARTIFICIAL}{real[0]}, or give the folder of the real ones"
-        raise UsageError(f"the corpus {TOY} has artificial languages alone, and no {real[0]!r}", hint=hint)
+        raise UsageError(f"the corpus {TOY} has no {real[0]!r}: its artificial languages are called {ARTIFICIAL}...")
 
 
 def _recipes(
@@ -210,6 +210,5 @@ def _template(command: str, sources: Sequence[str], given: Set[str], *, named: b
             message = f"the command lacks {{{name}}}" if name in given else f"nothing says {{{name}}} of the command"
             raise UsageError(message, hint=f"give {name.replace('unique', 'available')} and {{{name}}}, or neither")
     if "model" in used and not named:
-        hint = "name the sizes (tiny=23712,mini=97600); where they are scaled down, give a command with {N}"
-        raise UsageError("{model} of the command is the name of a size, and these sizes have none", hint=hint)
+        raise UsageError("{model} of the command is the name of a size, and these have none: tiny=23712, or use {N}")
     return words

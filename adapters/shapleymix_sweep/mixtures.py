@@ -18,6 +18,7 @@ import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.game.exact import members_of
 from shapleymix.game.kriging import sample_coalitions
+from shapleymix.tables.languages import column_of
 from shapleymix.tables.mixtures import mixture_of
 from shapleymix.tables.sheets import read_sheet
 
@@ -133,14 +134,12 @@ def empirical(
     UsageError
         If a mixture is unknown, or what it is computed from is missing.
     """
-    known = {} if languages is None else dict(zip(languages.names, languages.available_tokens, strict=True))
-    available = np.array([known.get(name, np.nan) for name in sources], dtype=float)
+    available = column_of(languages, "available_tokens", sources)
     named: list[tuple[str, Floats]] = []
     for one in asked:
         if isinstance(one, Mixtures):
             if set(one.sources) != set(sources):
-                message = f"a table has the sources {', '.join(one.sources)}, expected {', '.join(sources)}"
-                raise UsageError(message, hint="give tables of the same sources")
+                raise UsageError(f"a table has the sources {', '.join(one.sources)}, expected {', '.join(sources)}")
             named += zip(one.names, one.p[:, [one.sources.index(name) for name in sources]], strict=True)
         elif D is None and one.strip().startswith("unimax"):
             raise UsageError(f"{one!r} needs the tokens of the run", hint="give D")
@@ -185,8 +184,8 @@ def random_mixtures(
     M = len(sources)
     parameters = np.maximum(concentration * M * (np.full(M, 1 / M) if base is None else base), LEAST_PARAMETER)
     drawn = np.random.default_rng(seed).dirichlet(parameters, SPARE * count)
-    held = np.where(drawn < LEAST_RATIO, 0.0, drawn)
-    even = held / held.sum(axis=1, keepdims=True)
+    rounded = np.where(drawn < LEAST_RATIO, 0.0, drawn)
+    even = rounded / rounded.sum(axis=1, keepdims=True)
     kept = even if moved is None else np.maximum(moved(even), 0.0)
     _, first = np.unique(np.rint(kept / ALIKE), axis=0, return_index=True)
     p = (kept / kept.sum(axis=1, keepdims=True))[np.sort(first)][:count]

@@ -139,8 +139,7 @@ class Plan:
             If the plan was not read from a file.
         """
         if self.folder is None:
-            hint = "write the plan, and read it from its file: its runs lie in a folder beside that file"
-            raise UsageError("the plan is no file", location=Location(self.file or None), hint=hint)
+            raise UsageError("the plan is no file: write it, and read it again", location=Location(self.file or None))
         return self.folder / self.runs[index].id
 
     def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -184,7 +183,6 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def _run_of(line: bytes, index: int) -> PlannedRun:
-    hint = "a plan is not edited by hand: write it again with `shapleymix plan`"
     try:
         given = json.loads(line)
         mixture = {str(name): float(ratio) for name, ratio in given["mixture"].items()}
@@ -195,7 +193,7 @@ def _run_of(line: bytes, index: int) -> PlannedRun:
         if (given["id"], given["index"]) != (run.id, index):
             raise ValueError("edited or moved")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError("is no run as it was planned", hint=hint) from error
+        raise DataError("is no run as it was planned", hint="write it again with `shapleymix plan`") from error
     return run
 
 
@@ -280,8 +278,7 @@ def result_of(run: PlannedRun, place: Path) -> sm.RunLog:
     """
     path = next((path for name in RESULTS if (path := place / OUT / name).is_file()), None)
     if path is None:
-        hint = "the program of a run writes its losses there: run, N, D, loss_<target>..."
-        raise DataError(f"left no {' or '.join(RESULTS)}", location=Location(str(place / OUT)), hint=hint)
+        raise DataError(f"left no {' or '.join(RESULTS)}", location=Location(str(place / OUT)))
     log = sm.read_runs(path, losses="optional")
     location = Location(str(path))
     last = int(np.argmax(log.D))
@@ -335,7 +332,7 @@ def collect(states: Sequence[State]) -> sm.RunLog:
             found.setdefault(state.plan.runs[index].id, (state.plan.runs[index], log))
     if not found:
         planned = sum(len(state.plan) for state in states)
-        hint = "train them with `shapleymix launch`; where the plan was written anew, its ids may have changed"
+        hint = "train them with `shapleymix launch`; a plan that is written anew has other ids"
         raise DataError(f"none of {planned} runs is finished", location=Location(states[0].plan.file), hint=hint)
     rows: dict[frozenset[tuple[str, object]], dict[str, object]] = {}
     for run, log in found.values():
@@ -352,7 +349,7 @@ def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[d
         losses = dict(zip(log.targets, log.loss[row].tolist(), strict=True))
         logged = {} if log.unique is None else dict(zip(log.sources, log.unique[row].tolist(), strict=True))
         unique = {**run.unique, **{name: count for name, count in logged.items() if count == count}}
-        told = {RECIPE.get(name, name): getattr(log, name) for name in (*RECIPE, "tokenizer")}
+        kept = {RECIPE.get(name, name): getattr(log, name) for name in (*RECIPE, "tokenizer")}
         yield {
             "run": run.label if trained else f"{run.label}-untrained",
             "N": float(log.N[row]),
@@ -362,5 +359,5 @@ def _rows(run: PlannedRun, log: sm.RunLog, sources: Sequence[str]) -> Iterator[d
             **{f"tokens_unique_{name}": count for name, count in unique.items()},
             "seed": str(run.seed),
             **{RECIPE[name]: value for name, value in run.recipe.items()},
-            **{name: values[row] for name, values in told.items() if values is not None and values[row] == values[row]},
+            **{name: values[row] for name, values in kept.items() if values is not None and values[row] == values[row]},
         }

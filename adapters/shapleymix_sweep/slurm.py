@@ -78,8 +78,7 @@ def parse_options(texts: Sequence[str]) -> dict[str, object]:
     for part in (part for text in texts if text for part in _BETWEEN.split(text)):
         name, equals, value = part.partition("=")
         if not (name.strip() and equals and value.strip()):
-            hint = "for instance partition=gpu,time=60,gres=gpu:1; an option without a value is requeue=true"
-            raise UsageError(f"--slurm {part!r} is no name=value", hint=hint)
+            raise UsageError(f"--slurm {part!r} is no name=value, such as partition=gpu,time=60 or requeue=true")
         name = name.strip().lstrip("-").replace("-", "_")
         if name in ("array", "output", "error"):
             raise UsageError(f"--slurm {name} is set by submitit", hint="leave it out: arrays depend on it")
@@ -127,8 +126,7 @@ def submit(
         import submitit
         from submitit.core.utils import FailedJobError
     except ImportError as error:
-        hint = "pip install 'submitit>=1.5.4', or call `shapleymix run PLAN --index I` from a script of your own"
-        raise UsageError("--slurm needs submitit", hint=hint) from error
+        raise UsageError("--slurm needs submitit", hint="pip install 'submitit>=1.5.4'") from error
     places = [plan.place(index) for index in indices]
     runs = [plan.runs[index] for index in indices]
     parameters: dict[str, object] = {"name": "shapleymix", "slurm_additional_parameters": dict(options or {})}

@@ -27,7 +27,7 @@ from typing import Any
 import click
 
 from shapleymix.errors import DataError, Location, UsageError, did_you_mean
-from shapleymix.files import TABLES, read_toml
+from shapleymix.files import TABLES, read_toml, require_free
 from shapleymix_cli.console import Output
 from shapleymix_cli.inputs import opened
 
@@ -321,11 +321,11 @@ def _require_free(out: Output) -> None:
     """Refuse a name of `-o` that could not be written after a long computation."""
     if out.path is None:
         return
-    place, folder = Location(out.path), os.path.dirname(out.path) or "."
+    folder = os.path.dirname(out.path) or "."
     if not os.path.isdir(folder):
         raise UsageError("there is no such folder", location=Location(folder), hint="make it, or name another")
-    if os.path.isfile(out.path) and not out.force:
-        raise UsageError("exists already", location=place, hint="choose another name, or overwrite it with --force")
+    if os.path.isfile(out.path):
+        require_free(out.path, force=out.force)
 
 
 def argument(name: str, metavar: str, **extra: Any) -> Decorator:

@@ -384,15 +384,15 @@ def _report(error: ShapleyMixError, words: Sequence[str]) -> int:
 
 def _fault(error: Exception) -> ShapleyMixError:
     """An error that is not the library's own: that of a user's own law, with its line, else a fault of the program."""
-    told = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {error}"
     law = getattr(sys.modules.get(OWN), "__file__", None)
     if isinstance(error, SyntaxError) and error.filename == law:
-        return UsageError(told, location=Location(file=law, line=error.lineno))
+        return UsageError(message, location=Location(file=law, line=error.lineno))
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename == law:
-            return UsageError(told, location=Location(file=law, line=frame.lineno))
+            return UsageError(message, location=Location(file=law, line=frame.lineno))
     hint = "this is a bug in shapleymix; run again with -v for the traceback, and report it"
-    return ShapleyMixError(f"internal fault, {told}", hint=hint)
+    return ShapleyMixError(f"internal fault, {message}", hint=hint)
 
 
 def document_of(error: ShapleyMixError) -> dict[str, object]:

@@ -52,7 +52,8 @@ def import_(out: Output, sources: list[str], map: list[str], join: list[str], sh
     without bytes_per_token); ratio_unit (fraction, percent, weights).
     """
     from shapleymix_io.column_map import ColumnMap
-    from shapleymix_io.reading import imported, proposal
+    from shapleymix_io.meaning import proposal
+    from shapleymix_io.reading import imported
 
     if show:
         found = proposal(sources, map, join, out.progress)
@@ -62,13 +63,13 @@ def import_(out: Output, sources: list[str], map: list[str], join: list[str], sh
     log = imported(sources, ColumnMap.of(map), join, out.progress)
     for one in log.files:
         out.used(one.file, one.sha256)
-    runs = sm.read_runs(log.sheet())
+    runs = sm.read_runs(log.sheet)
     out.note([*log.notices, *runs.notices])
     following = _after_swarm(out, log.swarm, runs) if log.swarm and out.path else []
     out.save(runs)
     counts = {"runs": len({*runs.runs}), "rows": len(runs), "losses": int(runs.measured.sum())}
-    told = {"extent": runs.extent, "taken": log.taken, "notices": log.notices, "next": following}
-    document = {"kind": "import", **counts, **told, "provenance": out.provenance()}
+    content = {"extent": runs.extent, "taken": log.taken, "notices": log.notices, "next": following}
+    document = {"kind": "import", **counts, **content, "provenance": out.provenance()}
     ahead = ["", "Next:", *(Whole(f"  {one}") for one in following)] if following else []
     out.emit(document, lambda: [*_taken(runs.extent, log.taken), *ahead])
 
@@ -97,9 +98,9 @@ def _after_swarm(out: Output, swarm: Swarm, runs: sm.RunLog) -> list[str]:
 
 def _proposal_view(found: Proposal, sources: list[str], join: list[str]) -> list[Part]:
     """Every column, what each thing of a log may be taken from, and the command that does so."""
-    from shapleymix_io.column_map import typed
+    from shapleymix_io.column_map import write_entries
 
-    pairs = [("--join", one) for one in join] + [("--map", pair) for pair in typed(found.entries)]
+    pairs = [("--join", one) for one in join] + [("--map", pair) for pair in write_entries(found.entries)]
     words = ["shapleymix", "import", *sources, *(word for pair in pairs for word in pair), "-o", "runs.csv"]
     columns = {"column": list(found.columns), "such as": list(found.columns.values())}
     parts = [*section(f"{found.origin}: its columns", columns, words=2), *_taken("may be read as", found.taken)]
@@ -169,16 +170,15 @@ def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any
     elif "=" in text:
         names = tuple(part.rpartition("=")[0].strip() for part in text.split(","))
     if not names and is_name(text, names):
-        hint = "give --paths or --languages, or ratios such as en=0.5,de=50%"
-        raise UsageError(f"nothing says of which languages {text!r} is a mixture", hint=hint)
-    held = tokens_at_hand(names, table, keywords.get("available"))
-    known = {name: value for name, value in zip(names, held.tolist(), strict=True) if not math.isnan(value)}
+        raise UsageError(f"nothing says of which languages {text!r} is a mixture", hint="give --paths or --languages")
+    available = tokens_at_hand(names, table, keywords.get("available"))
+    known = {name: value for name, value in zip(names, available.tolist(), strict=True) if not math.isnan(value)}
     if saved is not None:
         return saved, known
     for place, name in enumerate(names):
-        held[place] = known.get(name, corpora.tokens(name))
+        available[place] = known.get(name, corpora.tokens(name))
     D = parse_budget(keywords["D"], "-D") if "D" in keywords else math.nan
-    return dict(zip(names, mixture_of(text, names, held, D).tolist(), strict=True)), known
+    return dict(zip(names, mixture_of(text, names, available, D).tolist(), strict=True)), known
 
 
 def _saved(out: Output, path: str, point: int | None) -> Any:

@@ -67,10 +67,10 @@ def fit_view(found: sm.Fit, everything: bool) -> list[Part]:
     parts += section(f"Error on {kind} ({found.rows:,} rows)", scores_table(found.held_out or found.fitted_scores))
     parts += section("Parameters (-v shows all, with intervals)", _parameters(found, everything))
     N, D = (" to ".join(dict.fromkeys(map(size, span.tolist()))) for span in (found.N_range, found.D_range))
-    told = [] if found.repetition is None else found.repetition.lines(found.sources)
+    repeats = [] if found.repetition is None else found.repetition.lines(found.sources)
     together = ", which change together" if found.coverage.together else ""
     assumed = f" Assumed, since the runs do not tell: {', '.join(found.held)}." if found.held else ""
-    return [*parts, "", f"Fitted at N = {N}, D = {D}{together}.{assumed}", *told]
+    return [*parts, "", f"Fitted at N = {N}, D = {D}{together}.{assumed}", *repeats]
 
 
 def _parameters(found: sm.Fit, everything: bool) -> Table:
@@ -107,8 +107,8 @@ def compare(out: Output, log: sm.RunLog, laws: str | None, **keywords: Any) -> N
     found = sm.compare(log, chosen, **keywords, progress=out.progress)
     law = found.preferred()
     why = "no other is better by more than chance" if law == "learned-base" else "it errs least"
-    told = f"Fit {law} (--law {law}): {why}."
-    out.answer(found, lambda: [*comparison_view(found), told], log.notices)
+    advice = f"Fit {law} (--law {law}): {why}."
+    out.answer(found, lambda: [*comparison_view(found), advice], log.notices)
 
 
 def comparison_view(found: sm.Comparison) -> list[Part]:
@@ -176,9 +176,7 @@ def evaluate(out: Output, fit: sm.Fit, runs: list[str], **keywords: Any) -> None
 @fit_argument
 @argument("table", "[TABLE]")
 @option(
-    "--mixture [NAME=]MIX",
-    "en=0.5,de=50%, a saved mixture, natural, unimax:4, text:DIR; repeatable.",
-    multiple=True,
+    "--mixture [NAME=]MIX", "en=0.5,de=50%, a saved mixture, natural, unimax:4, text:DIR; repeatable.", multiple=True
 )
 @sizes
 @tokens

@@ -158,8 +158,8 @@ def _proof(found: sm.Mixture, noun: str, unit: str) -> list[Part]:
     """The objective with its interval, and the proof in one sentence."""
     value = f"{score_or_loss(found, found.objective):.4f}" + ("" if noun == "score" else f" {unit}")
     spread = intervals(found, [found.objective_low], [found.objective_high])
-    told = "".join(f", {name} {ends[0][0]:.4f} .. {ends[0][1]:.4f}" for name, ends in spread.items())
-    mean = f"Objective ({found.objective_kind} {noun}, {found.weights_origin.split(':')[0]}): {value}{told}"
+    interval_text = "".join(f", {name} {ends[0][0]:.4f} .. {ends[0][1]:.4f}" for name, ends in spread.items())
+    mean = f"Objective ({found.objective_kind} {noun}, {found.weights_origin.split(':')[0]}): {value}{interval_text}"
     if found.gap != found.gap:
         return [mean, "No proof of optimality: this is the best mixture of a search."]
     most = "rounding" if found.relative_gap < ROUNDING else f"{found.gap:.1e} {unit}"
@@ -183,11 +183,11 @@ def _what_if(found: sm.Mixture) -> Table:
     changes = found.what_if
     moved = [max(range(len(found.p)), key=lambda place: abs(one.p[place] - found.p[place])) for one in changes]
     pairs = zip(moved, changes, strict=True)
-    told = [f"{found.sources[at]} {found.p[at]:.3f} -> {one.p[at]:.3f}" for at, one in pairs]
-    told = [text if round(abs(one.p - found.p).max(), 3) else "none" for text, one in zip(told, changes, strict=True)]
+    moves = [f"{found.sources[at]} {found.p[at]:.3f} -> {one.p[at]:.3f}" for at, one in pairs]
+    moves = [text if round(abs(one.p - found.p).max(), 3) else "none" for text, one in zip(moves, changes, strict=True)]
     objectives = [score_or_loss(found, one.objective) for one in changes]
     names = [one.name for one in changes]
-    return Table({"data": names, "objective": objectives, **gains(found, changes), "largest change": told})
+    return Table({"data": names, "objective": objectives, **gains(found, changes), "largest change": moves})
 
 
 def _rivals(found: sm.Mixture) -> Table:

@@ -168,8 +168,7 @@ def _write_plan(out: Output, mixtures: Mixtures, N: Any, D: Any, seeds: str, tem
         raise UsageError(f"--seeds: {seeds!r} is no list of whole numbers", hint="write it like 0,1,2")
     plan = grids.grid(mixtures, N, D, seeds=list(map(int, seeds.split(","))), command=template or grids.DEFAULT, **how)
     if line_of(*np.array([(run.N, run.D) for run in plan.runs]).T) is not None:
-        hint = "let both differ by factors of two or more, or give one of them"
-        raise UsageError("the runs would have sizes and token counts too near to a line to tell N from D", hint=hint)
+        raise UsageError("these sizes and token counts are too near to a line: let both differ by a factor of two")
     if not template and how["corpus"] != grids.TOY and os.path.isdir(how["corpus"]):
         languages_of(how["corpus"], plan.sources)
     out.note(plan.notices)
@@ -214,8 +213,7 @@ def launch(
 
     again = 1 if retries is None else parse_whole(retries, "--retries")
     if (filled and not engine) or (engine and (slurm or dry_run)):
-        hint = "give --engine with --set, and neither --slurm nor --dry-run beside it"
-        raise UsageError("--set fills the file that --engine prints, which nothing else goes with", hint=hint)
+        raise UsageError("--set fills the file of --engine, which goes with neither --slurm nor --dry-run")
     if dry_run:
         left = open_runs(plan)
         commands = [shlex.join(plan.runs[index].words(plan.place(index))) for index in left]
@@ -245,9 +243,9 @@ def _submit(out: Output, plan: Plan, jobs: int | None, texts: Sequence[str], ret
     from shapleymix_sweep.plans import open_runs
     from shapleymix_sweep.slurm import Task, parse_options, submit
 
-    told, left = parse_options(texts), open_runs(plan)
-    tasks = submit(plan, left, jobs=jobs, options=told, task=Task(retries, limit)) if left else []
-    if left and not {"time", "t"} & told.keys():
+    asked, left = parse_options(texts), open_runs(plan)
+    tasks = submit(plan, left, jobs=jobs, options=asked, task=Task(retries, limit)) if left else []
+    if left and not {"time", "t"} & asked.keys():
         out.warn(["no time is given, and submitit asks for 5 minutes a run: give --slurm time=MINUTES"])
     arrays = ", ".join(dict.fromkeys(task.partition("_")[0] for task in tasks)) or "nothing is left to be done"
     document = {"kind": "launch", "runs": len(plan), "submitted": tasks}
@@ -264,10 +262,10 @@ def _train(out: Output, plan: Plan, where: tuple[Any, ...], retries: int, limit:
     each = [(index, plan.runs[index], reason) for index, reason in sorted(pool.failed.items())]
     failed = [{"index": index, "name": run.name, "id": run.id, "reason": reason} for index, run, reason in each]
     counts = {"runs": len(plan), "finished": len(pool.finished), "trained": pool.trained}
-    told = f"{len(pool.finished)} of {len(plan):,} runs finished, {pool.trained} of them now"
+    title = f"{len(pool.finished)} of {len(plan):,} runs finished, {pool.trained} of them now"
     logs = [f"Each run has its log.txt below {plan.folder}."] if failed else []
     shown = [Table.of(failed, ("index", "name", "reason"), words=3)] if failed else []
-    out.emit({"kind": "launch", **counts, "failed": failed}, lambda: [Heading(told), *shown, *logs])
+    out.emit({"kind": "launch", **counts, "failed": failed}, lambda: [Heading(title), *shown, *logs])
     if failed:
         click.get_current_context().exit(DATA_SAY_NO)
 
@@ -290,9 +288,9 @@ def run(out: Output, plan: Plan, index: int, retries: int, timeout: str | None, 
         raise UsageError(f"--index {index}: the plan holds {len(plan)} runs", hint=f"0 to {len(plan) - 1}")
     one, place = plan.runs[index], plan.place(index)
     words = shlex.join(one.words(place))
-    told = {"kind": "sweep-run", "index": index, "id": one.id, "name": one.name, "command": words}
+    head = {"kind": "sweep-run", "index": index, "id": one.id, "name": one.name, "command": words}
     if dry_run:
-        out.emit({**told, "status": "planned"}, lambda: [Whole(words)])
+        out.emit({**head, "status": "planned"}, lambda: [Whole(words)])
         return
     programs = Programs(limit=_seconds(timeout))
     with stopping(programs):
@@ -302,10 +300,11 @@ def run(out: Output, plan: Plan, index: int, retries: int, timeout: str | None, 
     if how == "held":
         raise HeldError(f"run {index} ({one.id}) is trained by another process", hint=reason or "call again later")
     if how == "failed":
-        hint = "mend it, and call the same again: it continues where its program can"
-        raise DataError(f"run {index} failed: {reason}", hint=hint, location=Location(str(place / LOG)))
+        raise DataError(
+            f"run {index} failed: {reason}", hint="mend it, and call again", location=Location(str(place / LOG))
+        )
     said = "was finished before" if how == "finished" else "is finished"
-    out.emit({**told, "status": "finished"}, lambda: [f"run {index} ({one.id}, {one.name}) {said}"])
+    out.emit({**head, "status": "finished"}, lambda: [f"run {index} ({one.id}, {one.name}) {said}"])
 
 
 @command(GAME, "shapleymix collect game.jsonl")
@@ -326,8 +325,8 @@ def collect(out: Output, plans: list[str], strict: bool) -> None:
         for index, run in enumerate(state.plan.runs):
             reason = state.failures.get(index, "")
             status = "finished" if index in state.results else "failed" if reason else "open"
-            told = {"plan": state.plan.file, "index": index, "id": run.id, "name": run.name}
-            runs.append({**told, "status": status, "reason": reason})
+            head = {"plan": state.plan.file, "index": index, "id": run.id, "name": run.name}
+            runs.append({**head, "status": status, "reason": reason})
     missing = {run["id"] for run in runs} - {run["id"] for run in runs if run["status"] == "finished"}
     if strict and missing:
         raise DataError(f"{len(missing)} runs are missing", hint="launch the plan again, or leave out --strict")
@@ -336,6 +335,6 @@ def collect(out: Output, plans: list[str], strict: bool) -> None:
         out.warn([f"{len(missing)} runs are missing"] if missing else [])
     out.warn(text for state in states for text in state.warnings)
     left = [run for run in runs if run["status"] != "finished"]
-    told = [Heading(f"{one.plan.file}: {len(one.results)} of {len(one.plan):,} runs finished") for one in states]
+    head = [Heading(f"{one.plan.file}: {len(one.results)} of {len(one.plan):,} runs finished") for one in states]
     shown = [Table.of(left, ("plan", "index", "name", "status", "reason"), words=5)] if left else []
-    out.emit({"kind": "sweep-state", "runs": runs}, lambda: [*told, *shown])
+    out.emit({"kind": "sweep-state", "runs": runs}, lambda: [*head, *shown])

@@ -142,8 +142,8 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool, g
 def _how_sure(matrix: sm.TransferMatrix) -> str:
     """How much text was counted, and by how much values still move."""
     assert matrix.stderr is not None  # the halves of the text give them
-    counted = " to ".join(dict.fromkeys(size(end(matrix.provenance["tokens"].values())) for end in (min, max)))
-    return f"{counted} tokens of a language were counted; values still move by {np.median(matrix.stderr):.2g} nats"
+    span = " to ".join(dict.fromkeys(size(end(matrix.provenance["tokens"].values())) for end in (min, max)))
+    return f"{span} tokens of a language were counted; values still move by {np.median(matrix.stderr):.2g} nats"
 
 
 def _matrix_view(matrix: sm.TransferMatrix) -> list[Part]:
@@ -210,11 +210,7 @@ def _law_view(law: dict[str, Any]) -> list[Part]:
 )
 @option("--languages TABLE", "Languages table: available tokens.", required=True)
 @option("-D SIZE", "Tokens of the run.", "tokens", required=True)
-@option(
-    "--mixture [NAME=]MIX",
-    "Show these: natural, uniform, temperature:T, unimax:E, text:DIR, en=1.",
-    multiple=True,
-)
+@option("--mixture [NAME=]MIX", "Show these: natural, uniform, temperature:T, unimax:E, text:DIR, en=1.", multiple=True)
 @output("the mixtures (.csv, .parquet, .jsonl or .json)")
 def baselines(out: Output, languages: sm.Languages, tokens: str, mixture: list[str]) -> None:
     """Show mixtures by the names that practitioners use, with the epochs that each makes of every language.
@@ -227,14 +223,14 @@ def baselines(out: Output, languages: sm.Languages, tokens: str, mixture: list[s
     from shapleymix.tables.words import parse_budget
 
     D, sources = parse_budget(tokens, "-D"), languages.sources
-    held = tokens_at_hand(sources, languages, None)
-    found = mixtures_of(mixture or usual(held, D), sources, held, D)
+    available = tokens_at_hand(sources, languages, None)
+    found = mixtures_of(mixture or usual(available, D), sources, available, D)
     names = {"mixture": [name for name in found for _ in sources], "language": sources * len(found)}
     ratios = {name: p.tolist() for name, p in found.items()}
-    epochs = {name: epochs_of(p, held, D).tolist() for name, p in found.items()}
+    epochs = {name: epochs_of(p, available, D).tolist() for name, p in found.items()}
     columns = {**names, "ratio": [*chain(*ratios.values())], "epochs": [*chain(*epochs.values())]}
     document = {"kind": "baselines", "D": D, "columns": columns, "provenance": out.provenance()}
     out.save(document)
-    known = {"language": sources, "available": held.tolist()}
+    known = {"language": sources, "available": available.tolist()}
     ratio_table = section(f"Ratios at D = {size(D)}", {**known, **ratios})
     out.emit(document, lambda: [*ratio_table, *section("Epochs", {"language": sources, **epochs})])

@@ -166,10 +166,7 @@ def plot_downstream(tasks: Downstream) -> Picture:
     table |= {"loss": np.concatenate([one.losses for one in found]).tolist()}
     table |= {"score": np.concatenate([one.scores for one in found]).tolist()}
     more = f" (the first {len(found)} of {len(tasks.calibrations)})" if len(found) < len(tasks.calibrations) else ""
-    caption = (
-        f"Scores of runs on {len(found)} tasks{more} against the losses of their languages, and the curve that "
-        "predicts held-out mixtures best."
-    )
+    caption = f"Scores on {len(found)} tasks{more} against losses, and the curve that predicts held-out mixtures best."
     return picture("downstream", 0.6 + 1.75 * -(-len(found) // wide(len(found))), draw, caption, table)
 
 
@@ -348,8 +345,7 @@ def plot_design(design: Design) -> Picture:
         right.set(xlabel="runs", ylabel="expected error, %")
 
     caption = (
-        f"{len(design)} mixtures to train next, the most useful first, after {design.trained} at hand, and the "
-        "expected error of a loss after each."
+        f"{len(design)} mixtures to train after {design.trained}, the most useful first, and the error after each."
     )
     table = {"run": list(design.runs), "error": design.error[1:].tolist()}
     table |= {f"p_{name}": design.p[:, i].tolist() for i, name in enumerate(design.sources)}

@@ -134,12 +134,9 @@ def report(
     known = Fit.taken(fit)
     best = None if mixture is None else Mixture.taken(mixture)
     if best is not None and best.sources != known.sources:
-        hint = "give the fit that the mixture was found under"
-        raise UsageError("the mixture has other sources than the fit", hint=hint)
+        raise UsageError("the mixture has other sources than the fit: give the one that it was found under")
     if transfer is not None and not {*transfer.sources} & {*known.sources}:
-        raise UsageError(
-            "the transfer matrix has other sources than the fit", hint="give the matrix of these languages"
-        )
+        raise UsageError("the transfer matrix has other sources than the fit")
     compared = None if comparison is None else Comparison.taken(comparison)
     data, reason = _movable(known, best, name)
     symbols = table({title: list(column) for title, column in known.columns().items()})
@@ -190,9 +187,9 @@ def _answer(best: Mixture) -> Markup:
     proof = f"By the law alone no mixture within the bounds is better by more than {most}."
     proof = proof if np.isfinite(best.gap) else "This is the best of a search, without a proof."
     reason, beyond = (node("ul", id=one, class_="warnings") for one in ("reason", "beyond"))
-    stuck, told = node("div", shown, class_="stats", role="status"), node("p", proof, id="proof", class_="note")
+    stuck, note = node("div", shown, class_="stats", role="status"), node("p", proof, id="proof", class_="note")
     short = "short" if max(map(len, (*best.sources, *best.families))) < 9 else None
-    return node("section", stuck, reason, *_ratios(best), told, beyond, id="answer", class_=short, aria_label="Answer")
+    return node("section", stuck, reason, *_ratios(best), note, beyond, id="answer", class_=short, aria_label="Answer")
 
 
 def _ratios(best: Mixture) -> Iterator[Markup]:
@@ -374,7 +371,7 @@ def _law(fit: Fit, compared: Comparison | None) -> Markup:
     found = scores.columns()
     fields = {"target": "target", "PE": "PE", "R2": "R2", "losses": "rows"}
     errors = {title: list(found[key]) for title, key in fields.items()}
-    told = "held-out runs" if fit.held_out else "the very runs that were fitted, as none were held out"
+    where = "held-out runs" if fit.held_out else "the very runs that were fitted, as none were held out"
     laws: Child = None
     if compared is not None:
         order = sorted(compared.entries, key=lambda one: one.scores.mean["PE"] if one.scores else np.inf)
@@ -383,8 +380,8 @@ def _law(fit: Fit, compared: Comparison | None) -> Markup:
         rows |= {"note": [one.error or "" for one in order]}
         laws = table(rows, f"Laws on the same {compared.rows} rows ({compared.design})")
     text = node("p", node("strong", law.name), f": {law.assumption}." if law.assumption else ".")
-    told = table(errors, f"Mean absolute error over mean loss (PE) on {told}")
-    return section("law", "The law and its errors", text, node("p", equation, class_="equation"), told, laws)
+    errors_table = table(errors, f"Mean absolute error over mean loss (PE) on {where}")
+    return section("law", "The law and its errors", text, node("p", equation, class_="equation"), errors_table, laws)
 
 
 def _transfers(fit: Fit, best: Mixture | None, matrix: TransferMatrix | None) -> Iterator[Markup]:

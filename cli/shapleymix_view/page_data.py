@@ -15,7 +15,7 @@ import numpy as np
 
 import shapleymix as sm
 from shapleymix import Fit, Mixture
-from shapleymix.errors import InfeasibleError, ShapleyMixError
+from shapleymix.errors import InfeasibleError, Location, ShapleyMixError
 from shapleymix.files import Json, plain
 from shapleymix.fitting.residual import ALONE, TOGETHER
 from shapleymix.laws.pieces import MATRICES, SOURCES
@@ -25,7 +25,7 @@ from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import REGIME
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.reporting import beyond_runs
-from shapleymix.records import FloatArray
+from shapleymix.records import FloatArray, decode_fields
 from shapleymix.tables.languages import Languages, Parents
 from shapleymix.tables.words import amounts, format_size, parse_ratio
 
@@ -46,15 +46,9 @@ USUAL = {one.name: one.default for one in signature(sm.problem).parameters.value
 def opened(mixture: Mixture) -> dict[str, Any]:
     """The keywords of `problem` that a stored mixture was asked with."""
     asked: dict[str, Any] = dict(mixture.asked)
-    table = asked.get("languages")
-    if isinstance(table, Mapping):
-        numbers = {name: table[name] for name in ("available_tokens", "weight", "max_epochs", "bytes_per_token")}
-        held: dict[str, Any] = {
-            name: None if one is None else np.array(one, dtype=np.float64) for name, one in numbers.items()
-        }
-        held |= {name: tuple(table[name]) for name in ("names", "family", "notices")}
-        held |= {name: table[name] for name in ("origin", "digest", "nested")}
-        asked["languages"] = Languages(**held)
+    if isinstance(table := asked.get("languages"), Mapping):
+        known: dict[str, Any] = decode_fields(Languages, table, Location("languages"))
+        asked["languages"] = Languages(**known)
     if isinstance(asked.get("downstream"), Mapping):
         asked["downstream"] = sm.Downstream.from_document(asked["downstream"])
     return {name: value for name, value in asked.items() if name not in ("what_if", "compare_to", "constraints")}

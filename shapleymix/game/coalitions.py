@@ -120,7 +120,7 @@ class Game:
         if values is None:
             raise UsageError("the matrix has normalised values alone: they have no signs to add up", hint="give its sv")
         earned = zip((self.members @ values).T, self.payoffs.T, strict=True)
-        ranks = [float(spearmanr(told, trained)[0]) for told, trained in earned]  # pyright: ignore[reportArgumentType]
+        ranks = [float(spearmanr(added, trained)[0]) for added, trained in earned]  # pyright: ignore[reportArgumentType]
         return DatamodellingScore(self.targets, np.array(ranks), len(self.masks))
 
     def missing(self, limit: int | None = None) -> tuple[str, ...]:
@@ -169,10 +169,9 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
     UsageError
         If several (N, D) have all coalitions and none was chosen, or `N` or `D` is not in the log.
     """
-    place = Location(file=log.origin)
     if not 0 < len(log.sources) <= _MOST_PLAYERS:
         message = f"a game needs 1 to {_MOST_PLAYERS} languages, the log has {len(log.sources)}"
-        raise DataError(message, location=place)
+        raise DataError(message, location=Location(log.origin))
     from shapleymix.tables.languages import own_data  # here, since it imports polars
 
     masks = coalition_masks(log.p, log.D)
@@ -192,11 +191,11 @@ def coalition_game(log: RunLog, *, N: float | None = None, D: float | None = Non
 
 def coalition_masks(p: FloatArray, D: FloatArray) -> IntArray:
     """Bitmask of the coalition of each row (R,): 0 where untrained, -1 where the mixture is no coalition's."""
-    held = p > 0.5 * p.max(axis=1, keepdims=True, initial=0.0)
-    size = np.maximum(held.sum(axis=1, keepdims=True), 1)
+    members = p > 0.5 * p.max(axis=1, keepdims=True, initial=0.0)
+    size = np.maximum(members.sum(axis=1, keepdims=True), 1)
     allowed = np.maximum(UNIFORM_STEP, UNIFORM_RATIO / size)
-    uniform = (np.abs(p - held / size) <= allowed).all(axis=1)
-    masks = masks_of(held)
+    uniform = (np.abs(p - members / size) <= allowed).all(axis=1)
+    masks = masks_of(members)
     return np.where(D == 0, 0, np.where(uniform & (masks > 0), masks, -1))
 
 
@@ -204,8 +203,7 @@ def _choose_budget(log: RunLog, masks: IntArray, N: float | None, D: float | Non
     """The (N, D) whose coalitions make the game."""
     coalition = masks > 0
     if not coalition.any():
-        hint = "coalition runs are trained on uniform mixtures over a subset of the languages"
-        raise DataError("the log holds no coalition run", hint=hint, location=Location(file=log.origin))
+        raise DataError("holds no coalition run, on a uniform mixture of some languages", location=Location(log.origin))
     keep = coalition & _near(log.N, N, "N", coalition)
     keep &= _near(log.D, D, "D", keep)
     found = set(zip(log.N[keep].tolist(), log.D[keep].tolist(), masks[keep].tolist(), strict=True))
@@ -213,8 +211,7 @@ def _choose_budget(log: RunLog, masks: IntArray, N: float | None, D: float | Non
     full = sorted(pair for pair, count in counts.items() if count == 2 ** len(log.sources) - 1)
     if len(full) > 1:
         listed = "; ".join(f"N = {size:.10g}, D = {tokens:.10g}" for size, tokens in full)
-        message = f"the log holds {len(full)} complete games: {listed}"
-        raise UsageError(message, hint="choose one by N and D")
+        raise UsageError(f"the log holds {len(full)} complete games: {listed}; choose one by N and D")
     return full[0] if full else max(counts, key=lambda pair: (counts[pair], pair))
 
 
@@ -235,8 +232,7 @@ def _untrained_rows(log: RunLog, size: float) -> tuple[IntArray, list[str]]:
     untrained = log.D == 0
     if not untrained.any():
         hint = "add a row with D = 0: the losses of the model before training, about ln(vocabulary), measured"
-        message = "the untrained model (D = 0), the empty coalition, is missing"
-        raise DataError(message, hint=hint, location=Location(file=log.origin))
+        raise DataError("the untrained model (D = 0) is missing", hint=hint, location=Location(file=log.origin))
     known = np.unique(log.N[untrained])
     nearest = float(known[np.abs(np.log(known / size)).argmin()])
     notice = f"no untrained model at N = {size:.10g}; the one at N = {nearest:.10g} stands in"
@@ -245,15 +241,11 @@ def _untrained_rows(log: RunLog, size: float) -> tuple[IntArray, list[str]]:
 
 def _check_measured(log: RunLog, rows: IntArray, masks: IntArray) -> None:
     """Raise a DataError with every (coalition, target) whose loss is not there."""
-    faults = [
-        Fault(
-            f"coalition {name_coalition(int(masks[row]), log.sources)} has no loss for {log.targets[target]}",
-            Location(log.origin, None if log.lines is None else int(log.lines[row]), f"loss_{log.targets[target]}"),
-            hint="measure it, or leave the run or the target out of the log",
-        )
-        for row in rows.tolist()
-        for target in np.flatnonzero(~np.isfinite(log.loss[row])).tolist()
-    ]
+    faults = []
+    for place, target in np.argwhere(~np.isfinite(log.loss[rows])).tolist():
+        row, name = rows[place], log.targets[target]
+        where = Location(log.origin, None if log.lines is None else int(log.lines[row]), f"loss_{name}")
+        faults.append(Fault(f"coalition {name_coalition(int(masks[row]), log.sources)} has no loss for {name}", where))
     if faults:
         raise DataError.of(faults, "the game")
 
@@ -294,12 +286,12 @@ def _pooled(squares: FloatArray, freedom: IntArray, own: BoolArray, size: IntArr
     together = squares.sum(axis=0) / freedom.sum(axis=0)
     variance = np.broadcast_to(together, squares.shape).copy()
     for alike in (own, ~own):
-        added, counted = np.where(alike, squares, 0.0), np.where(alike, freedom, 0)
-        known = counted.sum(axis=0)
+        added, degrees = np.where(alike, squares, 0.0), np.where(alike, freedom, 0)
+        known = degrees.sum(axis=0)
         every = added.sum(axis=0) / np.maximum(known, 1)
         for one in np.unique(size):
             rows = size == one
-            near = (every + added[rows].sum(axis=0)) / (1 + counted[rows].sum(axis=0))
+            near = (every + added[rows].sum(axis=0)) / (1 + degrees[rows].sum(axis=0))
             variance[rows] = np.where(alike[rows] & (known > 0), near, variance[rows])
     return variance
 

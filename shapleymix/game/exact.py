@@ -43,12 +43,10 @@ def exact_shapley(payoffs: ArrayLike) -> FloatArray:
     """
     table = np.asarray(payoffs)
     if table.ndim != 2 or table.dtype.kind not in "fiub":
-        message = f"payoffs must be a numeric (2**K, T) array, not {table.dtype} of shape {table.shape}"
-        raise DataError(message, hint="one target is payoffs[:, None]")
+        raise DataError(f"payoffs must be a numeric (2**K, T) array, not {table.dtype} of shape {table.shape}")
     rows, targets = table.shape
     if rows < 2 or rows & (rows - 1):
-        hint = "one row for every coalition, in the order of bitmasks, row 0 the empty one"
-        raise DataError(f"payoffs has {rows} rows, which is not 2**K for any K >= 1", hint=hint)
+        raise DataError(f"payoffs has {rows} rows, expected one for every coalition, 2**K, in the order of bitmasks")
     refuse_too_many(rows.bit_length() - 1, targets)
     joining = joining_weights(rows.bit_length() - 1)
     with np.errstate(invalid="ignore", over="ignore"):  # told by name below

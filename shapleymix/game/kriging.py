@@ -200,8 +200,7 @@ def sample_coalitions(players: int, samples: int, generator: np.random.Generator
     if samples >= 2**players - 2:
         return members_of(np.arange(2**players), players)
     if samples < 2 * players:
-        message = f"{samples} samples are too few for {players} players"
-        raise UsageError(message, hint=f"at least {min(2 * players, 2**players - 2)} are needed")
+        raise UsageError(f"{samples} samples are too few for {players} players, expected {2 * players} or more")
     drawn = [np.zeros((1, players), dtype=bool)]
     for size, quota in enumerate(_quotas(players, samples // 2), start=1):
         drawn.append(_draw(players, size, quota, generator))
@@ -228,8 +227,8 @@ def _draw(players: int, size: int, quota: int, generator: np.random.Generator) -
     halved = 2 * size == players  # of each pair of complements, the one that holds player 0
     possible = comb(players, size) // (2 if halved else 1)
     if possible <= 4 * quota:
-        held = np.array(list(combinations(range(players), size))[:possible])
-        rows = (held[:, :, None] == np.arange(players)).any(axis=1)
+        chosen = np.array(list(combinations(range(players), size))[:possible])
+        rows = (chosen[:, :, None] == np.arange(players)).any(axis=1)
         return rows[generator.permutation(possible)[:quota]]
     found = np.zeros((0, players), dtype=bool)
     while len(found) < quota:
@@ -261,5 +260,4 @@ def _check_identified(members: BoolArray, players: tuple[str, ...]) -> None:
         hint = "add coalitions that hold one but not the other"
         raise DataError(f"no coalition separates {twins}" if twins else low, hint=hint)
     if len(members) < count + 2:
-        message = f"{len(members)} coalitions cannot support {count} values with standard errors"
-        raise DataError(message, hint=f"at least {count + 2} are needed, several times as many are comfortable")
+        raise DataError(f"{len(members)} coalitions cannot support {count} values, expected {count + 2} or more")

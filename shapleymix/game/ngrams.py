@@ -67,14 +67,14 @@ class Ngrams:
     ----------
     levels : tuple of Level
         The shortest grams first.
-    held : float32 array (U, T)
+    held_out : float32 array (U, T)
         Share of each longest gram in each held-out text.
     vocabulary : int
         Number of tokens V.
     """
 
     levels: tuple[Level, ...]
-    held: Floats
+    held_out: Floats
     vocabulary: int
 
     def losses(self, p: Floats, half: int | None = None) -> FloatArray:
@@ -90,9 +90,9 @@ class Ngrams:
 
         rates = [[both(each) for each in (one.asked, one.seen, one.groups)] for one in self.levels]
         parts = [p[at : at + max(rows, 1)] for at in range(0, len(p), max(rows, 1))]
-        return np.concatenate([self._losses(rates, both(self.held) / 2, part) for part in parts]).astype(np.float64)
+        return np.concatenate([self._losses(rates, both(self.held_out) / 2, part) for part in parts]).astype(np.float64)
 
-    def _losses(self, rates: Sequence[Sequence[Floats]], held: Floats, p: Floats) -> Floats:
+    def _losses(self, rates: Sequence[Sequence[Floats]], held_out: Floats, p: Floats) -> Floats:
         likely = np.full((1, len(p)), 1 / self.vocabulary, p.dtype)
         for level, (asked, seen, groups) in zip(self.levels, rates, strict=True):
             absent = groups @ -p.T  # (G, S), in place: this is where the time goes
@@ -102,15 +102,15 @@ class Ngrams:
             share = np.where(total > 0, 1 / (total + kinds), 0)
             rest = np.where(total > 0, kinds * share, 1)
             likely = (asked @ p.T) * share[level.context] + rest[level.context] * likely[level.shorter]
-        return -(np.log(likely).T @ held)
+        return -(np.log(likely).T @ held_out)
 
     def best(self, weights: FloatArray) -> FloatArray:
         """The mixture (M,) of least weighted loss, by sequential quadratic programming from the uniform one."""
         towards = np.eye(len(weights))
 
         def loss(p: FloatArray) -> tuple[float, FloatArray]:
-            told = self.losses(np.vstack([p, p + _STEP * (towards - p)])) @ (weights / weights.sum())
-            return told[0], (told[1:] - told[0]) / _STEP
+            values = self.losses(np.vstack([p, p + _STEP * (towards - p)])) @ (weights / weights.sum())
+            return values[0], (values[1:] - values[0]) / _STEP
 
         whole = {"type": "eq", "fun": lambda p: p.sum() - 1, "jac": np.ones_like}
         given = {"method": "SLSQP", "bounds": [(0, 1)] * len(weights), "constraints": whole, "tol": 1e-7}
@@ -120,13 +120,13 @@ class Ngrams:
 
 
 def count_ngrams(
-    train: Sequence[np.ndarray], held: Sequence[np.ndarray], order: int, D: float, vocabulary: int
+    train: Sequence[np.ndarray], held_out: Sequence[np.ndarray], order: int, D: float, vocabulary: int
 ) -> Ngrams:
     """Count grams of up to `order + 1` tokens, as far as held-out text can ask for them.
 
     Parameters
     ----------
-    train, held : sequence (T,) of int arrays
+    train, held_out : sequence (T,) of int arrays
         Text to count and text to judge by, of both halves of each language.
     order : int
         Tokens of the longest context.
@@ -140,19 +140,19 @@ def count_ngrams(
     UsageError
         If grams of this length do not fit a 64-bit number, or are longer than a text.
     """
-    if min(map(len, (*train, *held))) <= order:
+    if min(map(len, (*train, *held_out))) <= order:
         raise UsageError(f"order {order} is too high for so little text", hint="take a lower order, or give more text")
     if (order + 1) * np.log2(vocabulary) >= 63:
         most = int(63 / np.log2(vocabulary)) - 1
         raise UsageError(f"order {order} is too high for {vocabulary:,} tokens", hint=f"take order {most} or less")
-    asked = [_counted(one, order, vocabulary, 1 / (len(one) - order)) for one in held]
+    asked = [_counted(one, order, vocabulary, 1 / (len(one) - order)) for one in held_out]
     known = [_counted(one, order, vocabulary, D / 2 / len(one)) for one in train]
     tops, below, levels = np.unique(np.concatenate([codes for codes, _ in asked])), np.zeros(1, np.int64), []
     for length in range(1, order + 2):
         codes = np.unique(tops % vocabulary**length)
         levels.append(_level(codes, below, known, vocabulary, vocabulary**length))
         below = codes
-    shares = np.zeros((len(tops), len(held)), np.float32)
+    shares = np.zeros((len(tops), len(held_out)), np.float32)
     for text, (codes, share) in enumerate(asked):
         shares[np.searchsorted(tops, codes), text] = share
     return Ngrams(tuple(levels), shares, vocabulary)
@@ -187,13 +187,13 @@ def _level(asked: IntArray, below: IntArray, known: Sequence[_Counts], vocabular
         key[np.searchsorted(grams, own)] += mixed ^ (mixed >> np.uint64(29))
     _, first, sizes = np.unique(key, return_index=True, return_counts=True)
     sizes_of = (len(asked), len(contexts), len(first))
-    held, seen, groups = (np.zeros((count, len(known)), np.float32) for count in sizes_of)
+    counts, seen, groups = (np.zeros((count, len(known)), np.float32) for count in sizes_of)
     for text, (own, expected) in enumerate(found):
         every = np.zeros(len(grams))
         every[np.searchsorted(grams, own)] = expected
-        held[:, text] = every[np.searchsorted(grams, asked)]
+        counts[:, text] = every[np.searchsorted(grams, asked)]
         seen[:, text] = np.bincount(context, every)
         groups[:, text] = every[first]
     members = csr_array((sizes.astype(np.float32), (context[first], np.arange(len(first)))))
     ends = np.searchsorted(below, asked % (size // vocabulary))
-    return Level(held, seen, groups, members, np.searchsorted(contexts, asked // vocabulary), ends)
+    return Level(counts, seen, groups, members, np.searchsorted(contexts, asked // vocabulary), ends)

@@ -89,7 +89,7 @@ def text_shapley(
     known = usual if vocabulary is None else parse_whole(vocabulary, "vocabulary", 1)
     if largest >= known:
         raise DataError(f"the texts hold the token {largest}, expected 0 to {known - 1}", hint="give their vocabulary")
-    counted = amounts(np.full(K, float(weights is None)), weights, languages, parse_positive, "weights")
+    importance = amounts(np.full(K, float(weights is None)), weights, languages, parse_positive, "weights")
     draw = np.random.default_rng([parse_whole(seed, "seed"), RandomStream.GAME])
     models, tokens, read = _count(arrays, encoder.end, parse_whole(order, "order"), budget, known)
     members = sample_coalitions(K, 2**K if K <= MOST_EXACT else max(SAMPLED, 4 * K), draw)
@@ -108,7 +108,7 @@ def text_shapley(
     least = min(tokens, key=lambda name: tokens[name])
     notice = f"models read {format_size(read)} tokens, not {format_size(budget)}: {least} has no more text"
     made_from |= {"coalitions": len(members), "coalitions_of": 2**K, "notices": [notice] if read < budget else []}
-    made_from["mixture"] = dict(zip(languages, models.best(counted).tolist(), strict=True))
+    made_from["mixture"] = dict(zip(languages, models.best(importance).tolist(), strict=True))
     return TransferMatrix.from_sv(values, languages, languages, stderr, made_from)
 
 
@@ -130,10 +130,10 @@ def _count(
 
     These are no more than the shortest text holds, or little more: counts that are scaled up know too little of it.
     """
-    held_out = min(HELD_OUT, ALL_HELD_OUT // len(arrays))
-    parts = [deal(one, end, held_out, D) for one in arrays.values()]
-    train, held = ([part[side][half] for half in (0, 1) for part in parts] for side in (0, 1))
+    distance = min(HELD_OUT, ALL_HELD_OUT // len(arrays))
+    parts = [deal(one, end, distance, D) for one in arrays.values()]
+    train, held_out = ([part[side][half] for half in (0, 1) for part in parts] for side in (0, 1))
     tokens = {name: sum(map(len, part[0])) for name, part in zip(arrays, parts, strict=True)}
     least = min(tokens.values())
     read = D if least >= SHORT * D else float(least)
-    return count_ngrams(train, held, order, read, vocabulary), tokens, read
+    return count_ngrams(train, held_out, order, read, vocabulary), tokens, read

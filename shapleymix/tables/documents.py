@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -46,6 +46,7 @@ END_OF_DOCUMENT = ("</s>", "<|endoftext|>", "<eos>", "<|end_of_text|>", "<|eot_i
 MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 MEGATRON_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 
+T = TypeVar("T")
 Text = str | os.PathLike[str] | Sequence[int] | IntArray
 Texts = str | os.PathLike[str] | Mapping[str, Text]
 """A folder with a file or a folder for each language; or by language a file, a folder, the text or its tokens."""
@@ -125,10 +126,13 @@ def languages_of(folder: str, asked: Sequence[str]) -> dict[str, list[Path]]:
     UsageError
         If languages have no text.
     """
-    found = languages_in(folder)
-    if lacking := [name for name in asked if name not in found]:
-        raise UsageError(f"{folder} has no text of {', '.join(lacking)}", hint=did_you_mean(lacking[0], found))
-    return {name: found[name] for name in asked or found}
+    return _chosen(languages_in(folder), asked)
+
+
+def _chosen(texts: Mapping[str, T], asked: Sequence[str]) -> dict[str, T]:
+    if lacking := [name for name in asked if name not in texts]:
+        raise UsageError(f"there is no text of {', '.join(lacking)}", hint=did_you_mean(lacking[0], texts))
+    return {name: texts[name] for name in asked or texts}
 
 
 def languages_in(folder: str) -> dict[str, list[Path]]:
@@ -143,16 +147,15 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
     """
     root, place = Path(folder), Location(file=folder)
     if not folder or not root.is_dir():
-        hint = "give a folder with a file or a folder for each language"
-        raise UsageError("is a file" if root.is_file() else "there is no such folder", location=place, hint=hint)
+        raise UsageError("is no folder: give one with a file or a folder for each language", location=place)
     found: dict[str, list[Path]] = {}
     for path in sorted(root.iterdir()):
         if not (files := files_of(path)):
             continue
         name = unicodedata.normalize("NFC", path.name.removesuffix(_ending(path)))
         if name in found:
-            hint = f"keep one of them, or put both into a folder {name}/"
-            raise DataError(f"is language {name!r}, as is {found[name][0]}", location=Location(str(path)), hint=hint)
+            message = f"is language {name!r}, as is {found[name][0]}: keep one, or put both into one folder"
+            raise DataError(message, location=Location(str(path)))
         found[name] = files
     if not found:
         raise UsageError("there are no files of text or tokens in it", location=place)
@@ -238,8 +241,8 @@ def _json_lines(stream: Iterable[str], path: Path, field: str) -> Iterator[str]:
             text = json.loads(line)[field]
             text.encode()  # half a surrogate pair is no text
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            message = f"is no JSON object with text in the field {field!r}"
-            raise DataError(message, location=Location(str(path), number), hint="name it: --text-field") from error
+            message = f"is no JSON object with text in the field {field!r}: name it by --text-field"
+            raise DataError(message, location=Location(str(path), number)) from error
         yield text
 
 
@@ -294,22 +297,18 @@ def sample_languages(
     """
     if not isinstance(texts, (str, os.PathLike, Mapping)):
         raise UsageError(f"{described(texts)} is no text", hint="give a folder, or the text of each language")
-    languages = languages.split(",") if isinstance(languages, str) else languages or ()
-    known = texts if isinstance(texts, Mapping) else languages_in(os.fspath(texts))
-    asked, found = tuple(languages or known), {}
-    lacking = [name for name in asked if name not in known]
-    if lacking or not asked:
-        message = f"there is no text of {', '.join(lacking) if asked else 'any language'}"
-        raise UsageError(message, hint=did_you_mean(lacking[0], known) if asked else "give a folder")
-    for turn, name in enumerate(asked):
+    asked = languages.split(",") if isinstance(languages, str) else languages or ()
+    known, found = _chosen(texts if isinstance(texts, Mapping) else languages_in(os.fspath(texts)), asked), {}
+    if not known:
+        raise UsageError("there is no text of any language", hint="give a folder")
+    for turn, (name, given) in enumerate(known.items()):
         if problem := check_label(name):
             raise UsageError(f"the language {name!r} {problem}", hint="rename its file or folder")
         if progress is not None:
-            progress(f"reading {name}", turn, len(asked))
-        found[name] = _numbers(name, known[name], tokenizer, most, field)
+            progress(f"reading {name}", turn, len(known))
+        found[name] = _numbers(name, given, tokenizer, most, field)
         if len(found[name]) < LEAST:
-            message = f"language {name!r} has {len(found[name]):,} tokens of text, expected {LEAST:,} or more"
-            raise DataError(message, hint="give more text of it, or leave it out")
+            raise DataError(f"language {name!r} has {len(found[name]):,} tokens of text, expected {LEAST:,} or more")
     return found
 
 
@@ -322,8 +321,7 @@ def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, 
         if not os.path.exists(given):
             raise UsageError(f"there is no such file or folder, the text of {language!r}", location=place)
         if not (files := files_of(Path(given))):
-            hint = f"give files that end in {', '.join((*TEXT_ENDINGS, *TOKEN_ENDINGS))}"
-            raise UsageError("is neither text nor tokens", location=place, hint=hint)
+            raise UsageError(f"ends in none of {', '.join((*TEXT_ENDINGS, *TOKEN_ENDINGS))}", location=place)
         found = sample_tokens(files, tokenizer, most, field)
     elif isinstance(given, list) and given and isinstance(given[0], Path):
         found = sample_tokens(cast("list[Path]", given), tokenizer, most, field)
@@ -333,11 +331,8 @@ def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, 
         except ValueError:  # rows of several lengths
             found = np.zeros((0, 0))
     if found.ndim != 1 or found.dtype.kind not in "iu" or not 0 <= found.min(initial=0) <= found.max(initial=0) < MOST:
-        hint = "give a file, a text of 1,000 characters or more, or token numbers"
-        place, what = None, described(given)
-        if isinstance(given, list) and given and isinstance(given[0], Path):
-            place, what = Location(file=str(given[0])), f"{found.dtype} numbers, expected whole ones from 0 on"
-        raise UsageError(f"the text of {language!r} is {what}", hint=hint, location=place)
+        hint = "give a file, a text of 1,000 characters, or token numbers, from 0 on"
+        raise UsageError(f"the text of {language!r} is {described(given)}", hint=hint)
     return found.astype(np.min_scalar_type(found.max(initial=0)))
 
 
@@ -467,8 +462,7 @@ def _mapped(path: Path) -> np.ndarray:
     except (ValueError, OSError, EOFError) as error:
         raise DataError(f"is not a NumPy array: {error}", location=place) from error
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
-        message = f"holds {tokens.dtype} of {tokens.ndim} axes; token numbers are integers on one axis"
-        raise DataError(message, location=place)
+        raise DataError(f"holds {tokens.dtype} of {tokens.ndim} axes, expected integers on one", location=place)
     return tokens
 
 
@@ -495,6 +489,5 @@ def _megatron(path: Path) -> tuple[np.ndarray, IntArray, IntArray]:
         if magic != MEGATRON_MAGIC or not follow or (length < 0).any() or (np.diff(document) < 0).any():
             raise ValueError("sequences and documents do not follow each other")
     except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
-        message = f"is no Megatron index (MMIDIDX) of {path.name}: {error}"
-        raise DataError(message, location=Location(file=str(index))) from error
+        raise DataError(f"is no Megatron index of {path.name}: {error}", location=Location(str(index))) from error
     return tokens, bounds[:-1], np.diff(bounds)

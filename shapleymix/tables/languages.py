@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shapleymix.display import Column, Shown, Tabular
-from shapleymix.errors import Fault, UsageError, described, printable
+from shapleymix.display import Column, Shown, Tabular, short
+from shapleymix.errors import UsageError, printable
 from shapleymix.files import is_table_name
 from shapleymix.records import BoolArray, FloatArray
-from shapleymix.tables.sheets import Sheet, Table, read_sheet
+from shapleymix.tables.sheets import Table, read_sheet
 from shapleymix.tables.words import Amounts, amounts, check_label, parse_choice, parse_size
 
 COLUMNS = ("language", "family", "parent", "available_tokens", "weight", "max_epochs", "bytes_per_token")
@@ -158,15 +158,15 @@ def read_languages(table: Table) -> Languages:
         sheet.fault("languages are grouped by family or by parent, not both", None, "family", "keep one column")
     families = sheet.texts(group, empty=True) if group else ("",) * sheet.rows
     weight = sheet.numbers("weight") if "weight" in sheet.columns else None
-    size = _amounts_above_zero(sheet, "bytes_per_token") if "bytes_per_token" in sheet.columns else None
+    size = sheet.amounts("bytes_per_token") if "bytes_per_token" in sheet.columns else None
     if weight is not None:
         sheet.refuse(weight < 0, "weight", weight, "expected 0 or more")
     found = Languages(
         names=names,
         family=tuple(family or None for family in families),
-        available_tokens=_amounts_above_zero(sheet, "available_tokens"),
+        available_tokens=sheet.amounts("available_tokens"),
         weight=weight,
-        max_epochs=_amounts_above_zero(sheet, "max_epochs"),
+        max_epochs=sheet.amounts("max_epochs"),
         bytes_per_token=size,
         origin=sheet.origin,
         digest=sheet.digest,
@@ -175,13 +175,6 @@ def read_languages(table: Table) -> Languages:
     )
     sheet.raise_faults()
     return found
-
-
-def _amounts_above_zero(sheet: Sheet, column: str) -> FloatArray:
-    """A column (L,) of amounts above zero; NaN where the table does not know."""
-    values = sheet.numbers(column, empty=True, sizes=True)
-    sheet.refuse(values <= 0, column, values, "expected more than 0")
-    return values
 
 
 def tokens_at_hand(sources: Sequence[str], table: Languages | None, available: Amounts | None) -> FloatArray:
@@ -193,8 +186,7 @@ def tokens_at_hand(sources: Sequence[str], table: Languages | None, available: A
         If a name is no source, or an amount is none.
     """
     if isinstance(available, Languages) or is_table_name(available):
-        hint = "give a languages table as languages; available takes tokens by name, such as en=5T"
-        raise UsageError(f"available: {described(available)} is no tokens by name", hint=hint)
+        raise UsageError("available takes tokens by name, such as en=5T", hint="give a languages table as languages")
     known = column_of(table, "available_tokens", sources)
     return amounts(known, available, tuple(sources), parse_size, "available")
 
@@ -233,10 +225,8 @@ def unit_of(given: str, table: Languages | None, targets: Sequence[str], parents
         own = own_data(paths, targets) & np.isfinite(each)[:, None]
         mean = np.nan_to_num(each) @ own / np.maximum(own.sum(axis=0), 1)
         size = np.where(np.isnan(size) & (mean > 0), mean, size)
-    faults = [
-        Fault(f"the bytes per token of {target!r} are not known", hint="give a languages table with bytes_per_token")
-        for target in np.array(targets)[np.isnan(size)].tolist()
-    ]
-    if faults:
-        raise UsageError.of(faults, "the unit")
+    if unknown := np.array(targets)[np.isnan(size)].tolist():
+        raise UsageError(
+            f"the bytes per token of {short(unknown)} are not known", hint="give a languages table with them"
+        )
     return Unit("bits a byte", 1 / (np.log(2) * size))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,10 @@ _FEWEST_TOKENS, _MOST_TOKENS = 0.2, 1e6
 """Tokens of a run for each parameter: published ones have .3, in a study of repeated tokens, to 15,000."""
 _SURELY_TOO_FEW, _SMALLEST = 1e-3, 1e3
 """Tokens of a run for each parameter, and parameters, that no run has by itself, not even one that crashed at once."""
-_SUM_HINT = f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised"
+_SUM_HINT = (
+    f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised; `shapleymix import --map "
+    "ratio_unit=weights` divides weights of any sum"
+)
 _PERCENT_HINT = "divide them by 100, or read the table with `shapleymix import --map ratio_unit=percent`"
 _RULES = {
     "N": (1.0, 1e14, "N counts non-embedding parameters, such as 243M"),
@@ -52,10 +55,7 @@ _SIZES = ("N", "D", "tokens_", UNIQUE, "schedule", "batch_tokens")
 
 
 def read_runs(
-    tables: Table | Sheet | RunLog | Sequence[Table | RunLog],
-    *,
-    losses: LossUse = "required",
-    origin: str = "<memory>",
+    tables: Table | Sheet | RunLog | Sequence[Table | RunLog], *, losses: LossUse = "required", origin: str = "<memory>"
 ) -> RunLog:
     """Read a run log, or several as one.
 
@@ -100,8 +100,6 @@ def _sum_phases(sheet: Sheet) -> Sheet:
         return sheet
     labels = list(dict.fromkeys(found[2] for found in named.values()))
     sheet.need([f"D{n}" for n in range(1, 10) if any(f"p{n}_{label}" in sheet.columns for label in labels)])
-    if phases != list(range(1, len(phases) + 1)):
-        sheet.fault(f"has phases {', '.join(map(str, phases))}, and they are counted from 1")
     for name in ("D", *(f"{prefix}{label}" for prefix in ("p_", "tokens_") for label in labels)):
         if name in sheet.columns:
             sheet.fault("stands beside phases, of which it is the sum", None, name, "remove it, or the phases")
@@ -123,16 +121,8 @@ def _sum_phases(sheet: Sheet) -> Sheet:
     return replace(sheet, columns=kept | {name: pl.Series(name, values) for name, values in made.items()})
 
 
-@dataclass(frozen=True)
-class _Roles:
-    """What each column of a sheet is: columns by label, and those that mean nothing."""
-
-    sources: Mapping[str, str]
-    in_tokens: bool
-    losses: Mapping[str, str]
-    limited: bool
-    in_phases: bool
-    ignored: tuple[str, ...]
+_Roles = Mapping[str, Mapping[str, str]]
+"""Of each prefix the columns by label, of `sources` those of ratios or tokens; below the empty text what is ignored."""
 
 
 def _parse(sheet: Sheet, need_losses: bool) -> RunLog:
@@ -141,8 +131,7 @@ def _parse(sheet: Sheet, need_losses: bool) -> RunLog:
     roles = _roles_of(sheet, need_losses)
     sheet.raise_faults()
     log = _parse_rows(sheet, roles)
-    hint = "give each trained model its own run id, or remove the row"
-    sheet.once(zip(log.runs, log.D.tolist(), strict=True), "run {!r} at D = {:g}", "run", hint)
+    sheet.once(zip(log.runs, log.D.tolist(), strict=True), "run {!r} at D = {:g}", "run", "give each model its own id")
     if need_losses and not sheet.faults:
         _require_models(sheet, log)
     sheet.raise_faults()
@@ -164,48 +153,49 @@ def _roles_of(sheet: Sheet, need_losses: bool) -> _Roles:
             sheet.fault(f"the label {label!r} of column {column!r} {problem}", None, column)
     if "loss" in others and not found["loss_"]:
         found["loss_"]["loss"] = "loss"
-    ratios, tokens, unique, late, losses = (found[prefix] for prefix in ("p_", "tokens_", UNIQUE, LATE, "loss_"))
+    losses, tokens = found["loss_"], found["tokens_"]
     sheet.need(["N"] if tokens else ["N", "D"], _NAMED_LIKE)
     if need_losses and not losses:
         sheet.fault("has no loss_<target> column", None, "loss", _NAMED_LIKE)
-    if ratios and tokens:
+    if found["p_"] and tokens:
         sheet.fault("has both p_ and tokens_ columns", None, "tokens", "keep one of the two kinds")
-    sources = ratios or tokens
-    for label, column in (*unique.items(), *late.items()):
+    found["sources"] = sources = found["p_"] or tokens
+    for label, column in (*found[UNIQUE].items(), *found[LATE].items()):
         if label not in sources:
-            message = f"{column!r} is of a source {label!r} that has no ratios"
-            sheet.fault(message, None, column, did_you_mean(label, sources))
-    ignored = tuple(name for name in others if name not in (*_SINGLE, *losses))
-    return _Roles(sources, bool(tokens), losses, bool(unique), bool(late), ignored)
+            sheet.fault(f"{column!r} is of a source that has no ratios", None, column, did_you_mean(label, sources))
+    found[""] = {name: name for name in others if name not in (*_SINGLE, *losses)}
+    return found
 
 
 def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
     notices: list[str] = []
-    written = _matrix(sheet, roles.sources.values(), "tokens_" if roles.in_tokens else "p_")
-    D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles.in_tokens else None)
+    sources, losses, ignored = roles["sources"], roles["loss_"], [*roles[""]]
+    written = _matrix(sheet, sources.values(), "tokens_" if roles["tokens_"] else "p_")
+    D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles["tokens_"] else None)
     p = _check_ratios(sheet, roles, written, D, notices)
-    if roles.ignored:
-        renamed = ", and batch_tokens is now called batch" * ("batch_tokens" in roles.ignored)
-        notices.append(f"ignored the column{'s' * (len(roles.ignored) > 1)} {short(roles.ignored)}{renamed}")
-    alone = [name for name in roles.sources if name not in roles.losses]
-    unread = [name for name in roles.losses if name not in roles.sources]
-    shared = len(roles.sources) - len(alone)
-    if alone and unread and 2 * shared >= max(len(roles.sources), len(roles.losses)):
+    if ignored:
+        renamed = ", and batch_tokens is now called batch" * ("batch_tokens" in ignored)
+        notices.append(f"ignored the column{'s' * (len(ignored) > 1)} {short(ignored)}{renamed}")
+    alone, unread = (
+        [name for name in one if name not in other] for one, other in ((sources, losses), (losses, sources))
+    )
+    shared = len(sources) - len(alone)
+    if alone and unread and 2 * shared >= max(len(sources), len(losses)):
         notices.append(f"no loss is of {short(alone)}, and no ratio of {short(unread)}: is one a typo?")
-    limits, last = ([f"{prefix}{label}" for label in roles.sources] for prefix in (UNIQUE, LATE))
+    limits, last = ([f"{prefix}{label}" for label in sources] for prefix in (UNIQUE, LATE))
     log = RunLog(
         runs=sheet.texts("run") if "run" in sheet.columns else ("",) * sheet.rows,
         N=_column(sheet, "N", "N"),
         D=D,
         p=p,
-        loss=_matrix(sheet, roles.losses.values(), "loss_"),
-        sources=tuple(roles.sources),
-        targets=tuple(roles.losses),
+        loss=_matrix(sheet, losses.values(), "loss_"),
+        sources=tuple(sources),
+        targets=tuple(losses),
         weight=_column(sheet, "weight", "weight") if "weight" in sheet.columns else None,
         split=_words(sheet, "split", SPLITS),
         seed=sheet.texts("seed", empty=True) if "seed" in sheet.columns else None,
-        unique=_matrix(sheet, limits, UNIQUE) if roles.limited else None,
-        late=_matrix(sheet, last, LATE) if roles.in_phases else None,
+        unique=_matrix(sheet, limits, UNIQUE) if roles[UNIQUE] else None,
+        late=_matrix(sheet, last, LATE) if roles[LATE] else None,
         tokenizer=sheet.texts("tokenizer", empty=True) if "tokenizer" in sheet.columns else None,
         **{name: _column(sheet, one, name, empty=True) for name, one in _NUMBERS.items() if one in sheet.columns},
         origin=sheet.origin,
@@ -217,8 +207,7 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
     )
     log = log if "run" in sheet.columns else _with_ids(log)
     for row in np.flatnonzero(log.ends < 0.99 * log.D).tolist() if log.schedule is not None else ():
-        message = f"schedule = {log.ends[row]:g} ends before D = {D[row]:g}"
-        sheet.fault(message, row, "schedule", _RULES["schedule"][2])
+        sheet.fault(f"schedule = {log.ends[row]:g} ends before D = {D[row]:g}", row, "schedule", _RULES["schedule"][2])
     marks = None if log.schedule is not None else _words(sheet, "final", MARKS)
     return log if marks is None else replace(log, schedule=log.ends_by(np.isin(marks, ("1", "true", "True"))))
 
@@ -251,12 +240,12 @@ def _tokens_seen(sheet: Sheet, total: FloatArray | None) -> FloatArray:
 
 def _check_ratios(sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatArray, notices: list[str]) -> FloatArray:
     """Ratios (R, M) that sum to one, or to zero in the row of an untrained model."""
-    if not roles.sources:
+    columns = list(roles["sources"].values())
+    if not columns:
         return written
-    columns = list(roles.sources.values())
     blank, trained = np.isnan(written), D != 0
     p = np.where(blank, 0.0, written)
-    if roles.in_tokens:
+    if roles["tokens_"]:
         total = row_sums(p)[:, None]
         p = np.where(total > 0, p / np.where(total > 0, total, 1.0), p)
     for row, index in np.argwhere(blank & trained[:, None]).tolist():
@@ -274,8 +263,9 @@ def _check_ratios(sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatArra
         sheet.fault(f"{names} = {sums[row]:.6g}, expected 1", row, hint=_SUM_HINT)
     rounded = off[(off > EXACT) & (off <= ROUNDED)]
     if rounded.size:
-        told = f"renormalised to sum to 1 (off by at most {rounded.max():.2g})"
-        notices.append(f"ratios of {rounded.size} of {len(p)} rows were {told}")
+        notices.append(
+            f"ratios of {rounded.size} of {len(p)} rows were renormalised, off by at most {rounded.max():.2g}"
+        )
     return np.where((off <= ROUNDED)[:, None], renormalise(p), p)
 
 

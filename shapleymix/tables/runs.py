@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
@@ -185,7 +185,7 @@ class RunLog(Tabular, Shown):
         for key, content in zip(self._together, self.contents, strict=True):
             rows.setdefault(key, []).append(content)
         known = {key: [sorted(filter(None, key)) if isinstance(key, tuple) else [], sorted(rows[key])] for key in rows}
-        mark = {key: repr([ratios, [one[:2] for one in held]]) for key, (ratios, held) in known.items()}
+        mark = {key: repr([ratios, [one[:2] for one in numbers]]) for key, (ratios, numbers) in known.items()}
         ranked = sorted(rows, key=lambda key: (hashlib.sha256(mark[key].encode()).digest(), known[key][1]))
         place = {key: number for number, key in enumerate(ranked)}
         return np.array([place[key] for key in self._together], dtype=np.int64)
@@ -208,8 +208,8 @@ class RunLog(Tabular, Shown):
         parse_whole(count, "folds", 2)
         mixtures = len(set(self._together))
         if mixtures < count:
-            message = f"{count} folds need {count} different mixtures; the log has {mixtures}"
-            raise DataError(message, location=Location(file=self.origin), hint="use fewer folds")
+            message = f"has {mixtures} mixtures: use no more folds than that, not {count}"
+            raise DataError(message, location=Location(file=self.origin))
         return self.groups % count
 
     def select(self, rows: ArrayLike) -> RunLog:
@@ -312,10 +312,10 @@ def _require_one_tokenizer(logs: Sequence[RunLog]) -> None:
     named = [(name, log, row) for log in logs for row, name in enumerate(log.tokenizer or ()) if name]
     for name, log, row in named:
         if name != named[0][0]:
-            place = Location(log.origin, int(_lines(log)[row]), "tokenizer")
-            hint = "losses and D count its tokens: fit the runs of each tokenizer by themselves"
-            message = f"the tokenizer is {name!r}, that of the rows before it {named[0][0]!r}"
-            raise DataError(message, hint=hint, location=place)
+            message = (
+                f"the tokenizer is {name!r}, of rows before it {named[0][0]!r}: fit the runs of each by themselves"
+            )
+            raise DataError(message, location=Location(log.origin, int(_lines(log)[row]), "tokenizer"))
 
 
 def _models(log: RunLog) -> list[Model]:
@@ -329,8 +329,9 @@ def _find_shared_rows(logs: Sequence[RunLog]) -> Iterator[Fault]:
         for model, D, line in zip(_models(log), log.D.tolist(), _lines(log).tolist(), strict=True):
             owner, where = first.setdefault((model, D), (place, f"{log.origin}:{line}"))
             if owner != place:
-                message = f"repeats run {model[0]!r} at D = {D:g} of {where}"
-                yield Fault(message, Location(log.origin, line, "run"), model[0], "give each trained model once")
+                yield Fault(
+                    f"repeats run {model[0]!r} at D = {D:g} of {where}", Location(log.origin, line, "run"), model[0]
+                )
 
 
 def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
@@ -349,28 +350,27 @@ def _with_own_ids(logs: Sequence[RunLog]) -> list[RunLog]:
 
 
 def _join(logs: Sequence[RunLog]) -> RunLog:
-    def column(name: str, missing: Callable[[RunLog], Filled]) -> Filled | None:
+    def column(name: str) -> object:
         """A column of all logs, filled up where one lacks it; None where all do."""
         given = [getattr(log, name) for log in logs]
         if all(one is None for one in given):
             return None
-        filled = [missing(log) if one is None else one for one, log in zip(given, logs, strict=True)]
-        return tuple(chain(*filled)) if isinstance(filled[0], tuple) else np.concatenate(filled)  # type: ignore[return-value]
+        filled = [_usual(log, name) if one is None else one for one, log in zip(given, logs, strict=True)]
+        return tuple(chain(*filled)) if isinstance(filled[0], tuple) else np.concatenate(filled)
 
-    return replace(
-        logs[0],
-        **{name: np.concatenate([getattr(log, name) for log in logs]) for name in ("N", "D", "p", "loss")},
-        **{name: tuple(chain(*(getattr(log, name) for log in logs))) for name in ("runs", "notices", "files")},
-        weight=column("weight", lambda log: np.ones(len(log))),
-        split=column("split", lambda log: ("fit",) * len(log)),
-        schedule=column("schedule", lambda log: log.ends),
-        lines=column("lines", _lines),
-        **{name: column(name, lambda log: ("",) * len(log)) for name in ("seed", "tokenizer")},
-        **{name: column(name, lambda log: np.full(log.p.shape, np.nan)) for name in ("unique", "late")},
-        **{name: column(name, lambda log: np.full(len(log), np.nan)) for name in RECIPE},
-        origin=" + ".join(log.origin for log in logs),
-        digest=hashlib.sha256("".join(log.digest for log in logs).encode()).hexdigest(),
-    )
+    columns: dict[str, Any] = {name: column(name) for name in (*_COLUMNS, "notices", "files")}
+    digest = hashlib.sha256("".join(log.digest for log in logs).encode()).hexdigest()
+    return replace(logs[0], **columns, origin=" + ".join(log.origin for log in logs), digest=digest)
+
+
+def _usual(log: RunLog, name: str) -> FloatArray | IntArray | tuple[str, ...]:
+    """What a column that a log lacks says beside one that has it."""
+    if name in ("schedule", "lines"):
+        return log.ends if name == "schedule" else _lines(log)
+    value = {"weight": 1.0, "split": "fit", "seed": "", "tokenizer": ""}.get(name, np.nan)
+    if isinstance(value, str):
+        return (value,) * len(log)
+    return np.full(log.p.shape if name in ("unique", "late") else len(log), value)
 
 
 def _lines(log: RunLog) -> IntArray:

@@ -67,15 +67,16 @@ class Sheet:
 
     def fault(self, message: str, row: int | None = None, column: str | None = None, hint: str | None = None) -> None:
         """Write down what is wrong in a row, a cell, or (without a row) with a column or the table as a whole."""
-        line = (1 if column else None) if row is None else int(self.lines[row])
+        line = (1 if column else None) if row is None else int(self.lines[row]) or None  # 0: it stands on no line
         value = column if column is None or row is None else str(self.columns[column][row])
         home = self.homes[row] if self.homes and row is not None else self.origin
         self.faults.append(Fault(message, Location(home, line, column), value, hint))
 
     def raise_faults(self) -> None:
-        """A DataError with every fault so far, sorted by line, as a person would go through the file."""
+        """A DataError with every fault so far, sorted by line, as a person would go through the files."""
         if self.faults:
-            raise DataError.of(sorted(self.faults, key=lambda fault: fault.location.line or 0), self.origin)
+            order = sorted(self.faults, key=lambda fault: (fault.location.file or "", fault.location.line or 0))
+            raise DataError.of(order, self.origin)
 
     def need(self, columns: Sequence[str], hint: str | None = None) -> None:
         """A fault for every column that is not there; by default the hint is the name that may be meant."""
@@ -83,13 +84,13 @@ class Sheet:
             if name not in self.columns:
                 self.fault(f"has no column {name!r}", None, name, hint or did_you_mean(name, self.columns))
 
-    def once(self, keys: Iterable[tuple[object, ...]], told: str, column: str | None, hint: str | None = None) -> None:
-        """A fault for every row whose key (R,), written as `told`, an earlier row has; an empty text is no key."""
+    def once(self, keys: Iterable[tuple[object, ...]], what: str, column: str | None, hint: str | None = None) -> None:
+        """A fault for every row whose key (R,), written as `what`, an earlier row has; an empty text is no key."""
         first: dict[tuple[object, ...], int] = {}
         for row, key in enumerate(keys):
             earlier = first.setdefault(key, row)
             if earlier != row and "" not in key:
-                self.fault(f"repeats {told.format(*key)} of line {self.lines[earlier]}", row, column, hint)
+                self.fault(f"repeats {what.format(*key)} of line {self.lines[earlier]}", row, column, hint)
 
     def numbers(self, column: str, *, empty: bool = False, sizes: bool = False) -> FloatArray:
         """A column (R,) as doubles, each the nearest to its text; NaN where a cell is empty or faulty, or no column.
@@ -115,6 +116,12 @@ class Sheet:
         values[np.isinf(values)] = np.nan
         return values
 
+    def amounts(self, column: str) -> FloatArray:
+        """A column (R,) of sizes above zero; NaN where a cell is empty, or no column."""
+        values = self.numbers(column, empty=True, sizes=True)
+        self.refuse(values <= 0, column, values, "expected more than 0")
+        return values
+
     def texts(self, column: str, *, empty: bool = False) -> tuple[str, ...]:
         """A column (R,) as text without surrounding white space; 3.0 in a column of numbers is `3`."""
         cells = self.columns[column]
@@ -125,10 +132,10 @@ class Sheet:
             self.fault(f"{column} is empty", row, column)
         return found
 
-    def refuse(self, wrong: BoolArray, column: str, values: FloatArray, told: str, hint: str | None = None) -> None:
+    def refuse(self, wrong: BoolArray, column: str, values: FloatArray, expected: str, hint: str | None = None) -> None:
         """A fault for every row of the mask `wrong` (R,); NaN has been reported before and is passed over."""
         for row in np.flatnonzero(wrong & ~np.isnan(values)).tolist():
-            self.fault(f"{column} = {values[row]:g}, {told}", row, column, hint)
+            self.fault(f"{column} = {values[row]:g}, {expected}", row, column, hint)
 
 
 def as_list(given: object) -> Sequence[Any]:
@@ -204,8 +211,7 @@ def json_rows(text: str, origin: Origin) -> dict[int, dict[str, object]]:
             if content.strip():
                 rows[line] = dict(json.loads(content).items())
         except (ValueError, AttributeError, RecursionError) as error:
-            hint = 'write one JSON object a line, such as {"run": "a", "N": 23712}'
-            faults.append(Fault(f"is not a JSON object: {error}", Location(origin.file, line), None, hint))
+            faults.append(Fault(f"is not one JSON object on a line: {error}", Location(origin.file, line)))
     if faults:
         raise DataError.of(faults, origin.file)
     return rows
@@ -232,15 +238,15 @@ def _frame(table: object) -> pl.DataFrame:
         return table
     if hasattr(table, "notna") and hasattr(table, "astype"):
         table = table.astype(object).where(table.notna(), None).to_dict("list")  # type: ignore[attr-defined]
+    hint = "give a path, a frame, or a mapping of columns with one value a row"
     if not isinstance(table, Mapping):
-        hint = "pass a path, a Polars or pandas frame, or a mapping of columns"
-        raise DataError(f"cannot read a table from {described(table)}", hint=hint)
+        raise DataError(f"{described(table)} is no table", hint=hint)
     try:
         return pl.DataFrame({str(name): column for name, column in table.items()}, strict=False)
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        hint = "give every column as a list or an array, one value a row"
-        message = f"is no table: {str(error).splitlines()[0]}"
-        raise DataError(message, location=Location("<memory>"), hint=hint) from error
+        raise DataError(
+            f"is no table: {str(error).splitlines()[0]}", location=Location("<memory>"), hint=hint
+        ) from error
 
 
 def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
@@ -256,13 +262,12 @@ def parse_csv(text: str, origin: Origin, mark: str = ",") -> Sheet:
                 lines.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
-        hint = "look for a quote mark that is not closed or stands inside a cell"
-        raise DataError(f"is not valid CSV: {error}", location=Location(origin.file, start), hint=hint) from error
+        message = f"is not valid CSV, look for a quote mark: {error}"
+        raise DataError(message, location=Location(origin.file, start)) from error
     header = [name.strip() or f"column {place}" for place, name in enumerate(rows[0] if rows else (), start=1)]
     if len(header) == 1 and (marks := [mark for mark in ";\t|" if mark in header[0]]):
-        hint = "save it as comma-separated text with decimal points, or read it with `shapleymix import`"
-        message = f"has columns separated by {marks[0]!r}, expected commas"
-        raise DataError(message, location=Location(origin.file, 1), hint=hint)
+        message = f"has columns separated by {marks[0]!r}, expected commas; `shapleymix import` reads such tables"
+        raise DataError(message, location=Location(origin.file, 1))
     faults = [
         Fault(f"column {name!r} occurs twice", Location(origin.file, 1, name), name, "give each column its own name")
         for name in find_repeated(header)
@@ -311,8 +316,9 @@ def write_table(columns: Columns, path: str | os.PathLike[str], *, force: bool =
     elif name.endswith((".csv", ".csv.gz")):
         frame.with_columns(pl.col(pl.String).replace("", None)).write_csv(stream)
     else:
-        hint = "end the name in .csv, .csv.gz, .parquet or .jsonl"
-        raise UsageError("names no format to write", hint=hint, location=Location(file=file_name(path)))
+        raise UsageError(
+            "names no format: end it in .csv, .csv.gz, .parquet or .jsonl", location=Location(file_name(path))
+        )
     data = stream.getvalue()
     if name.endswith(".gz"):
         data = gzip.compress(data, mtime=0)  # without a time stamp

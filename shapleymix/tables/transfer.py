@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shapleymix.display import Column, Columns, Tabular
-from shapleymix.errors import DataError, Location, UsageError, printable
-from shapleymix.files import Json, read_json, write_json
+from shapleymix.errors import DataError, printable
+from shapleymix.files import Json, read_json, require_free, write_json
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.statistics import cosine, pearson
 from shapleymix.tables.languages import own_data
@@ -148,18 +148,16 @@ class TransferMatrix(Tabular, Record):
         """
         sv = self.sv
         if sv is None:
-            hint = "read the raw Shapley values: normalised ones have lost their scale"
-            raise DataError("there are only normalised values, which cannot be calibrated", hint=hint)
+            raise DataError("there are only normalised values, which have lost their scale: read the raw ones")
         drops = self._drops(loss_drop)
         sums = sv.sum(axis=0)
         bad = [name for name, total in zip(self.targets, sums, strict=True) if not total > 0]
         if bad:
-            hint = "the values of a column must sum to more than 0 to be scaled to a loss drop"
-            raise DataError(f"cannot calibrate {', '.join(bad)}: the values sum to 0 or less", hint=hint)
+            raise DataError(f"cannot calibrate {', '.join(bad)}: the values sum to 0 or less")
         scale = drops / sums
         stderr = None if self.stderr is None else self.stderr * scale
-        told = {"loss_drop": drops, "calibration": scale}
-        known = {name: dict(zip(self.targets, values.tolist(), strict=True)) for name, values in told.items()}
+        scales = {"loss_drop": drops, "calibration": scale}
+        known = {name: dict(zip(self.targets, values.tolist(), strict=True)) for name, values in scales.items()}
         return TransferMatrix.from_sv(sv * scale, self.sources, self.targets, stderr, self.provenance | known)
 
     def compare(self, other: TransferMatrix) -> Similarity:
@@ -185,9 +183,7 @@ class TransferMatrix(Tabular, Record):
             If a file exists and `force` is not set, or the ending names no format.
         """
         sidecar = Path(f"{os.fspath(path)}.json")
-        if sidecar.exists() and not force:
-            hint = "choose another name, or overwrite it (force)"
-            raise UsageError("exists already", location=Location(file=str(sidecar)), hint=hint)
+        require_free(sidecar, force=force)
         digest = hashlib.sha256(write_table(self.columns(), path, force=force)).hexdigest()
         # without what only this reading knows: which file, and what is a column of the table
         own = {key: value for key, value in self.provenance.items() if key not in ("origin", "digest", "loss_drop")}
@@ -209,8 +205,7 @@ class TransferMatrix(Tabular, Record):
         """Loss drops (K,), all above zero."""
         drops = self.provenance.get("loss_drop") if given is None else given
         if drops is None:
-            hint = "add a loss_drop column to the table, or give the drops"
-            raise DataError("no loss drops are known to calibrate with", hint=hint)
+            raise DataError("no loss drops are known to calibrate with: the table has no column loss_drop")
         if isinstance(drops, Mapping):
             index = align(list(drops), to=self.targets, what="loss drops")
             drops = np.array(list(drops.values()), dtype=np.float64)[index]
@@ -259,8 +254,7 @@ def _parse(sheet: Sheet) -> TransferMatrix:
     sheet.need(["source", "target"])
     known = [name for name in TIDY[2:] if name in sheet.columns]
     if "sv" not in known and "nsv" not in known:
-        hint = "name the column of values sv (raw, nats) or nsv (normalised): which of the two is never guessed"
-        sheet.fault("has no column 'sv' or 'nsv'", None, "sv", hint)
+        sheet.fault("has no column 'sv' or 'nsv' (raw or normalised values: neither is guessed)", None, "sv")
     sheet.raise_faults()
     rows, sources, targets = _pairs(sheet)
     values = {name: sheet.numbers(name, empty=name == "stderr") for name in known}

@@ -84,9 +84,9 @@ def format_size(value: float, digits: int = 4) -> str:
     return f"{rounded:.12g}"
 
 
-def format_range(values: FloatArray, digits: int = 4) -> str:
+def format_range(values: FloatArray) -> str:
     """The least and the largest of some sizes, `243M to 1.3B`, or the one that they all are."""
-    return " to ".join(dict.fromkeys(format_size(one, digits) for one in (values.min(), values.max())))
+    return " to ".join(dict.fromkeys(map(format_size, (values.min(), values.max()))))
 
 
 def align(
@@ -122,8 +122,7 @@ def align(
     missing, spare = [name for name in to if name not in position], [name for name in position if name not in to]
     faults = [Fault(f"{name!r} occurs more than once in the {what}", place, name) for name in find_repeated(names)]
     for name in missing:
-        hint = did_you_mean(name, spare or position)
-        faults.append(Fault(f"{name!r} is missing from the {what}", place, name, hint))
+        faults.append(Fault(f"{name!r} is missing from the {what}", place, name, did_you_mean(name, spare or position)))
     for name in spare if exact else ():
         faults.append(Fault(f"{name!r} is not one of the {what}", place, name, did_you_mean(name, to)))
     if faults:
@@ -147,10 +146,9 @@ def find_repeated(names: Sequence[str]) -> list[str]:
 
 
 Ratio = float | str
-Amount = float | str
 Value = TypeVar("Value")
 Read = Callable[[float | str, str], float]
-Pairs = Mapping[str, Amount] | Sequence[str] | str
+Pairs = Mapping[str, Ratio] | Sequence[str] | str
 Amounts = Pairs
 """Amounts by name: a mapping, `en=5T,fi=20B`, or several such texts."""
 Ratios = Pairs | Sequence[float] | FloatArray | float
@@ -209,8 +207,7 @@ def parse_whole(given: int, what: str, least: int = 0) -> int:
     except TypeError:
         value = None
     if value is None or value < least:
-        hint = f"give {least} or more"
-        raise UsageError(f"{what}: {_quote(given)} is not a whole number of at least {least}", hint=hint)
+        raise UsageError(f"{what}: {_quote(given)} is not a whole number of at least {least}")
     return value
 
 

@@ -17,7 +17,8 @@ import polars as pl
 import pytest
 from shapleymix_io import read
 from shapleymix_io.column_map import ColumnMap
-from shapleymix_io.reading import imported, proposal
+from shapleymix_io.meaning import proposal
+from shapleymix_io.reading import imported
 
 import shapleymix as sm
 from shapleymix.errors import DataError
@@ -101,7 +102,7 @@ def check(truth: Truth, sources: list[Any], join: tuple[Any, ...] = (), fill: di
     entries = proposal(sources, None, join).entries
     known = {"N": "5M", "D": f"step*{BATCH * LENGTH}"} | (fill or {})
     filled = {key: known[key] if "..." in str(one) and key in known else one for key, one in entries.items()}
-    log = sm.read_runs(imported(sources, ColumnMap.of(filled), join).sheet(), losses="optional")
+    log = sm.read_runs(imported(sources, ColumnMap.of(filled), join).sheet, losses="optional")
     ratio = {label: k for k, label in enumerate(truth.sources)}
     assert {*log.sources} == {*ratio}, entries
     assert {*log.targets} == {*truth.targets}, entries
@@ -309,7 +310,7 @@ def test_rows_of_means_and_faults_of_lines(tmp_path: Path) -> None:
     for text, line in (([head, crashed, *rows, rows[1]], 6), ([head, *(one.replace(".", ",") for one in rows)], 2)):
         (tmp_path / "t.csv").write_text("\n".join(text))
         with pytest.raises(DataError) as caught:
-            sm.read_runs(imported([tmp_path / "t.csv"], ColumnMap.of(None)).sheet())
+            sm.read_runs(imported([tmp_path / "t.csv"], ColumnMap.of(None)).sheet)
         assert caught.value.location.line == line
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 from shapleymix_io import read
-from shapleymix_io.column_map import ColumnMap, typed
-from shapleymix_io.reading import imported, proposal
+from shapleymix_io.column_map import ColumnMap, write_entries
+from shapleymix_io.meaning import proposal
+from shapleymix_io.reading import imported
 
 import shapleymix as sm
 from shapleymix.errors import DataError, ShapleyMixError, UsageError
@@ -114,7 +115,9 @@ def test_a_map_of_a_joined_table_with_factors(tmp_path: Path) -> None:
     np.testing.assert_allclose(log.loss, LOSS)
     np.testing.assert_allclose(log.N, N)
     assert [Path(one.file).name for one in found.files] == ["metrics.csv", "ratios.csv"]
-    by_flag = read(tmp_path / "metrics.csv", typed({**map, "N": "1M", "unit": "nats"}), join=tmp_path / "ratios.csv")
+    by_flag = read(
+        tmp_path / "metrics.csv", write_entries({**map, "N": "1M", "unit": "nats"}), join=tmp_path / "ratios.csv"
+    )
     assert by_flag["N"].to_list() == [1e6] * 4
     np.testing.assert_allclose(by_flag["loss_en"], LOSS[:, 0] / LN2)
 
@@ -235,7 +238,7 @@ def test_a_first_map_reads_the_table(name: str) -> None:
     wanted = {"N": "params", "D": "tokens", "run": "Name", "learning_rate": "lr"}
     assert {name: found.entries[name] for name in wanted} == wanted
     assert (set(found.columns), found.missing) == (set(frame.columns), ())
-    for map in (typed(found.entries), found.entries):
+    for map in (write_entries(found.entries), found.entries):
         log = sm.read_runs(read(frame, map)).align(LANGS, LANGS)
         np.testing.assert_allclose(log.p, P)
         np.testing.assert_allclose(log.loss, LOSS)
@@ -257,4 +260,4 @@ def test_what_is_missing_is_to_be_filled_in() -> None:
     found = proposal([table], ["loss=l/{lang}"])
     assert set(found.missing) == {"N", "p"}
     assert (found.entries["D"], found.entries["loss"]) == ("_step*...", "l/{lang}")
-    assert "N=..." in typed(found.entries)
+    assert "N=..." in write_entries(found.entries)

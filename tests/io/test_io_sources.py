@@ -15,7 +15,8 @@ import pytest
 import yaml
 from shapleymix_io import read
 from shapleymix_io.column_map import ColumnMap
-from shapleymix_io.reading import imported, proposal
+from shapleymix_io.meaning import proposal
+from shapleymix_io.reading import imported
 from shapleymix_io.stores import _wandb_records, read_scores
 
 import shapleymix as sm

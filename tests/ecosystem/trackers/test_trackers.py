@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from shapleymix_io import read
-from shapleymix_io.reading import proposal
+from shapleymix_io.meaning import proposal
 
 import shapleymix as sm
 from shapleymix.errors import DataError
