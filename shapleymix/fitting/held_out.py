@@ -107,23 +107,21 @@ def score(
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+    return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
 def _r_squared(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:
     """Share of the losses' variance that is explained; none of losses that are one but for rounding."""
     rows = np.maximum(use.sum(axis=0), 1)
     center = np.where(use, loss, 0.0).sum(axis=0) / rows
-    spread = np.where(use, (loss - center) ** 2, 0.0).sum(axis=0)
-    residual = np.where(use, (loss - predicted) ** 2, 0.0).sum(axis=0)
-    varies = spread > rows * (1e-12 * center) ** 2
-    return np.where(varies, 1.0 - residual / np.where(varies, spread, 1.0), np.nan)
+    spread, residual = (np.where(use, (loss - one) ** 2, 0.0).sum(axis=0) for one in (center, predicted))
+    return 1.0 - _ratio(residual, np.where(spread > rows * (1e-12 * center) ** 2, spread, 0.0))
 
 
 def _spearman(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:
     """Rank correlation of every target; ties get their mean rank, a constant prediction has none."""
-    measured, told = (rankdata(np.where(use, one, np.nan), axis=0, nan_policy="omit") for one in (loss, predicted))
-    return pearson(measured, told, use)
+    ranks = (rankdata(np.where(use, one, np.nan), axis=0, nan_policy="omit") for one in (loss, predicted))
+    return pearson(*ranks, use)
 
 
 UNCOUNTED = 10**6  # a black box is never the simplest
@@ -182,35 +180,36 @@ def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:
     A parametric law is fitted to all folds in one batch, a learner such as boosted trees to one at a time.
     """
     if issubclass(law, BlackBox):
-        return HeldOut.of(study, law, _predict_by_learner(law, study, masks), masks)
-    if law.knobs:
-        return HeldOut.of(study, law, _predict_tuned(law, study, masks), masks)
-    predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
-    for alike, problem in _problems(law, study, masks):
-        found = estimate(problem, (~masks[alike]).astype(np.float64), stop=FOLD)
-        predicted[alike] = study.evidence.losses(found.law, found.repeated)
-        held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
-        require_losses(law.name, _pick_held_out(predicted[alike], masks[alike]), held, study.log)
+        predicted = _predict_by_learner(law, study, masks)
+    else:
+        predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
+        for alike, problem in _problems(law, study, masks):
+            predict = _predict_tuned if law.knobs else _predict_untuned
+            predicted[alike] = predict(problem, study, masks[alike])
+    found = _pick_held_out(predicted, masks)
+    wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    # a law that is tuned says nothing of a target whose every loss is in one fold: the others know nothing of it
+    mute = np.zeros(found.shape[1], dtype=bool) if law.knobs else ~(wanted & ~np.isnan(found)).any(axis=0)
+    _refuse(law.name, found, wanted & ((found <= 0) | (np.abs(found) >= ABSURD) | mute), study.log)
     return HeldOut.of(study, law, predicted, masks)
 
 
-def _predict_tuned(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
+def _predict_untuned(problem: Estimation, study: Study, masks: BoolArray) -> FloatArray:
+    """Losses (V, R, K) by a law without knobs."""
+    found = estimate(problem, (~masks).astype(np.float64), stop=FOLD)
+    return study.evidence.losses(found.law, found.repeated)
+
+
+def _predict_tuned(problem: Estimation, study: Study, masks: BoolArray) -> FloatArray:
     """Losses (V, R, K) by a law that chooses what it believes: by the other folds, or by folds of its own."""
-    log = study.log
-    predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
-    for alike, problem in _problems(law, study, masks):
-        if len(alike) > 2:
-            predicted[alike] = study.memory.tune(problem, np.ones(len(log)), masks[alike]).losses
-            continue
-        for number in alike:
-            share = (~masks[number]).astype(np.float64)
-            best = study.memory.tune(problem, share, study.choosing_folds(~masks[number]))
-            x = best.problem.follow(share[None], best.start[None])
-            predicted[number] = np.exp(best.problem.predict(x)[0])
-    held = np.any(masks, axis=0)[:, None] & (study.evidence.weight > 0)
-    told = _pick_held_out(predicted, masks)  # NaN where a target's every loss is in one fold: the others know nothing
-    require_losses(law.name, told, held & ~np.isnan(told), log)
-    return predicted
+    if len(masks) > 2:
+        return study.tune(problem, np.ones(len(study.log)), masks).losses
+    predicted = []
+    for mask in masks:
+        share = (~mask).astype(np.float64)
+        best = study.tune(problem, share, study.choosing_folds(~mask))
+        predicted.append(best.problem.predict(best.problem.follow(share[None], best.start[None]))[0])
+    return np.exp(np.stack(predicted))
 
 
 def _problems(law: type[Law], study: Study, masks: BoolArray) -> Iterator[tuple[list[int], Estimation]]:
@@ -234,12 +233,7 @@ def _predict_by_learner(learner: type[BlackBox], study: Study, masks: BoolArray)
         found = teach(learner, log, replace(seen, weight=seen.weight * ~mask[:, None]), study.seed)
         return as_losses(learner.name, ask(learner.name, lambda: found(seen.p, log.N, log.D)), log.loss.shape)
 
-    predicted = np.stack([without(mask) for mask in masks])
-    found = _pick_held_out(predicted, masks)
-    wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
-    mute = ~(wanted & ~np.isnan(found)).any(axis=0)  # a target without any; single ones may be NaN, without an answer
-    _refuse(learner.name, found, wanted & ((np.abs(found) >= ABSURD) | mute), log)
-    return predicted
+    return np.stack([without(mask) for mask in masks])
 
 
 def teach(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:

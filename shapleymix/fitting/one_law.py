@@ -77,7 +77,7 @@ def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawF
     knobs: Mapping[str, FloatArray] = {}
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
         masks = study.choosing_folds()
-        best = study.memory.tune(problem, every[0], masks, stage)
+        best = study.tune(problem, every[0], masks, stage)
         problem, held_out, knobs = best.problem, HeldOut.of(study, law, best.losses, masks), best.knobs
         found = estimate(problem, every, None, best.start)
     else:

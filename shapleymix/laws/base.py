@@ -447,17 +447,13 @@ def as_losses(name: str, answer: object, shape: tuple[int, ...]) -> FloatArray:
     Raises
     ------
     FitError
-        If it holds no real numbers, or has another shape.
+        If it holds no numbers, or has another shape.
     """
     hint = f"it must return real numbers of shape {shape}: runs, then targets in the log's order, after any replicates"
     try:
-        found = np.asarray(answer)
-        if found.dtype.kind in "OUS":
-            found = found.astype(np.float64)
+        found = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise FitError(f"law {name!r} predicts {described(answer)}, not losses", hint=hint) from error
-    if found.dtype.kind not in "fiu":
-        raise FitError(f"law {name!r} predicts values of type {found.dtype}, not losses", hint=hint)
     if found.shape != shape:
         raise FitError(f"law {name!r} predicts losses of shape {found.shape}, expected {shape}", hint=hint)
-    return found.astype(np.float64, copy=False)
+    return found
