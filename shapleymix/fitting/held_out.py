@@ -13,12 +13,11 @@ from scipy.stats import norm, rankdata, t
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
-from shapleymix.fitting.estimation import EVERY, FOLD, Estimation
+from shapleymix.fitting.estimation import FOLD, Estimation
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import AUTO
 from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_by_fold
-from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, ask
 from shapleymix.laws.core import Chinchilla
@@ -38,14 +37,14 @@ def over_mixtures(parts: FloatArray, groups: IntArray) -> FloatArray:
     return np.sqrt(np.square(sums).sum(axis=-1) * count / max(count - 1, 1))
 
 
-def probability_below(mean: FloatArray, error: FloatArray, count: int) -> FloatArray:
+def chance_below(mean: FloatArray, error: FloatArray, count: int) -> FloatArray:
     """Probability that a mean over so many mixtures is below 0, by Student's t of its standard error."""
     return t.cdf(-mean / np.maximum(error, 1e-300), max(count - 1, 1))
 
 
 def surely(mean: FloatArray | float, error: FloatArray | float, count: int) -> int:
     """1 or -1 where a mean over so many mixtures, with its standard error, is surely above or below 0, else 0."""
-    below = float(probability_below(np.asarray(mean), np.asarray(error), count))
+    below = float(chance_below(np.asarray(mean), np.asarray(error), count))
     return int(below < 1 - TWO_ERRORS) - int(below > TWO_ERRORS)
 
 
@@ -84,16 +83,12 @@ def mean_of(values: FloatArray) -> float:
     return float(there.mean()) if len(there) else float("nan")
 
 
-NO_END = np.array(np.nan)
-"""Of an interval that is not known."""
+NONE = np.array(np.nan)
+"""The ends of an interval that is not known."""
 
 
 def score(
-    targets: tuple[str, ...],
-    loss: FloatArray,
-    predicted: FloatArray,
-    low: FloatArray = NO_END,
-    high: FloatArray = NO_END,
+    targets: tuple[str, ...], loss: FloatArray, predicted: FloatArray, low: FloatArray = NONE, high: FloatArray = NONE
 ) -> Scores:
     """Score predictions (R, K), and their intervals, against losses (R, K), where both are there."""
     use = ~np.isnan(loss) & ~np.isnan(predicted)
@@ -120,18 +115,8 @@ def _r_squared(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> Float
 
 def _spearman(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:
     """Rank correlation of every target; ties get their mean rank, a constant prediction has none."""
-    ranks = (rankdata(np.where(use, one, np.nan), axis=0, nan_policy="omit") for one in (loss, predicted))
-    return pearson(*ranks, use)
-
-
-UNCOUNTED = 10**6  # a black box is never the simplest
-
-
-def size_of(law: type[Law], study: Study) -> int:
-    """Number of fitted values per target."""
-    if issubclass(law, BlackBox):
-        return UNCOUNTED
-    return len(Packing(law, len(study.log.sources), study.evidence.find_fixed(law, EVERY)).names)
+    one, other = (rankdata(np.where(use, each, np.nan), axis=0, nan_policy="omit") for each in (loss, predicted))
+    return pearson(one, other, use)
 
 
 @dataclass(frozen=True)
@@ -159,19 +144,19 @@ class HeldOut:
         return cls(_pick_held_out(predicted, masks), _pick_held_out(found, masks), spread)
 
 
-def log_ratio(loss: FloatArray, found: FloatArray, counted: BoolArray) -> FloatArray:
+def log_ratio(loss: FloatArray, found: FloatArray, wanted: BoolArray) -> FloatArray:
     """Log of measured over predicted losses (R, K); NaN where none counts."""
     with np.errstate(invalid="ignore", divide="ignore"):
         left = np.log(loss / found)
-    return np.where(counted & np.isfinite(left), left, np.nan)
+    return np.where(wanted & np.isfinite(left), left, np.nan)
 
 
-def missed_by(law: type[Law], log: RunLog, found: FloatArray, counted: BoolArray) -> FloatArray:
+def missed_by(law: type[Law], log: RunLog, found: FloatArray, wanted: BoolArray) -> FloatArray:
     """What a law that knows mixtures misses of the losses (R, K) that count, in logs; NaN else, and of a black box.
 
     A black box fits itself to what is left of its runs.
     """
-    return log_ratio(log.loss, found, counted & ("mixture" in law.needs and not issubclass(law, BlackBox)))
+    return log_ratio(log.loss, found, wanted & ("mixture" in law.needs and not issubclass(law, BlackBox)))
 
 
 def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:
@@ -190,7 +175,7 @@ def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:
     wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
     # a law that is tuned says nothing of a target whose every loss is in one fold: the others know nothing of it
     mute = np.zeros(found.shape[1], dtype=bool) if law.knobs else ~(wanted & ~np.isnan(found)).any(axis=0)
-    _refuse(law.name, found, wanted & ((found <= 0) | (np.abs(found) >= ABSURD) | mute), study.log)
+    refuse(law.name, found, wanted & ((found <= 0) | (found >= ABSURD) | mute), study.log)
     return HeldOut.of(study, law, predicted, masks)
 
 
@@ -241,18 +226,14 @@ def teach(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -
     return ask(learner.name, lambda: learner.learn(seen, log.groups, seed))
 
 
-def require_losses(name: str, predicted: FloatArray, wanted: BoolArray, log: RunLog) -> None:
-    """Refuse a fitted law that gives no loss (R, K) where one is wanted and its `is_defined` says that it has one.
+def refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> None:
+    """Refuse a law that gives what is no loss at `wrong` places of its predictions (R, K).
 
     Raises
     ------
     FitError
         Naming the law, and the first run and target.
     """
-    _refuse(name, predicted, wanted & ~((predicted > 0) & (predicted < ABSURD)), log)
-
-
-def _refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> None:
     if not wrong.any():
         return
     row, target = (int(place[0]) for place in np.nonzero(wrong))

@@ -15,17 +15,7 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
 from shapleymix.fitting.estimation import Estimation, Stage
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of
-from shapleymix.fitting.held_out import (
-    HeldOut,
-    Scores,
-    log_ratio,
-    missed_by,
-    predict_held_out,
-    require_losses,
-    score,
-    teach,
-)
-from shapleymix.fitting.least_squares import CONVERGED
+from shapleymix.fitting.held_out import HeldOut, Scores, log_ratio, missed_by, predict_held_out, refuse, score, teach
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of
 from shapleymix.fitting.repetition import Repetition
@@ -34,6 +24,7 @@ from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study
 from shapleymix.fitting.symbols import draw_untold, levels
 from shapleymix.laws import BlackBox, Law
+from shapleymix.laws.base import ABSURD
 from shapleymix.laws.core import CoreLaw, Kaplan
 from shapleymix.records import BoolArray, FloatArray
 
@@ -90,14 +81,13 @@ def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawF
         again = resample(replace(problem, repeated=found.repeated), shares, found.x[0], study.seed, stage)
         drawn_symbols = again.repeated
         replicates = draw_untold(again.law, problem.levels, study.seed)
-    held, states = tuple(problem.packing.fixed), zip(study.inputs.targets, found.status[0].tolist(), strict=True)
-    stopped = tuple(target for target, state in states if state != CONVERGED)
-    point = found.law.map(lambda known, value: value[0])
+    stopped = tuple(np.array(study.inputs.targets)[~found.converged[0]].tolist())
+    held, point = tuple(problem.packing.fixed), found.law.map(lambda known, value: value[0])
     repetition = Repetition.of(evidence, law, study.seed, found.repeated[0], drawn_symbols)
     return LawFit(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, held_out, knobs)
 
 
-def _stage(progress: Progress | None, name: str) -> Stage | None:
+def _stage(progress: Progress | None, name: str) -> Stage:
     """What one stage reports to, by how much of it is done."""
     return None if progress is None else (lambda done, total: progress(name, done, total))
 
@@ -129,7 +119,7 @@ def errors_of(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, 
         If the law gives no loss where one was measured.
     """
     log, targets, held_out, fitted = study.log, study.inputs.targets, point.held_out, losses_of(study, point)
-    require_losses(point.law.name, fitted, point.used, log)
+    refuse(point.law.name, fitted, point.used & ~((fitted > 0) & (fitted < ABSURD)), log)
     seen = np.where(study.evidence.judged, log.loss, np.nan)
     scores = None if held_out is None else score(targets, seen, held_out.losses)
     left = np.log(seen / (fitted if held_out is None else held_out.law))
@@ -138,24 +128,24 @@ def errors_of(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, 
     return score(targets, seen, fitted * np.exp(residual.mean(log.p))), scores, odd
 
 
-def residual_of(study: Study, point: LawFit, counted: BoolArray) -> Residual:
-    """What a fitted law misses of mixtures, by the counted losses (R, K)."""
-    counted = counted & study.evidence.final[:, None]
-    left = missed_by(type(point.law), study.log, losses_of(study, point), counted)
+def residual_of(study: Study, point: LawFit, wanted: BoolArray) -> Residual:
+    """What a fitted law misses of mixtures, by the wanted losses (R, K)."""
+    wanted = wanted & study.evidence.final[:, None]
+    left = missed_by(type(point.law), study.log, losses_of(study, point), wanted)
     return Residual.of(study.log, left, study.evidence.weight)
 
 
-def noise_of(study: Study, point: LawFit, counted: BoolArray) -> Noise | None:
-    """How the counted held-out losses (R, K) scatter about a fitted law; None without any."""
+def noise_of(study: Study, point: LawFit, wanted: BoolArray) -> Noise | None:
+    """How the wanted held-out losses (R, K) scatter about a fitted law; None without any."""
     if point.held_out is None:
         return None
-    log, counted = study.log, counted & study.evidence.final[:, None]
+    log, wanted = study.log, wanted & study.evidence.final[:, None]
     found = point.held_out.law, losses_of(study, point), point.held_out.losses
-    alone, fitted, held = (log_ratio(log.loss, one, counted) for one in found)
+    alone, fitted, corrected = (log_ratio(log.loss, one, wanted) for one in found)
     budgets = np.stack([levels_of(np.log(values)) for values in (log.N, log.D)], axis=1)
     cells = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
     shrunk = point.replicates is not None
-    return Noise.of(held / point.held_out.spread, alone, fitted, log.groups, cells, replicated=shrunk)
+    return Noise.of(corrected / point.held_out.spread, alone, fitted, log.groups, cells, replicated=shrunk)
 
 
 def fit_other_form(study: Study, point: LawFit) -> Kaplan | None:

@@ -60,7 +60,7 @@ class Tuning:
     knobs: Mapping[str, FloatArray]  # what won for each target, (K,)
 
 
-def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuning:
+def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage = None) -> Tuning:
     """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
     begun = estimate(problem, share[None], stop=NEAR)
     start, problem = begun.x[0], replace(problem, repeated=begun.repeated)
@@ -96,7 +96,6 @@ def sample_of_targets(problem: Estimation, folds: int) -> IntArray:
     return np.unique(np.linspace(0, targets - 1, min(count, targets)).astype(np.int64))
 
 
-
 @dataclass(frozen=True)
 class _Search:
     problem: Estimation
@@ -117,7 +116,6 @@ class _Search:
         x = self.problem.fit_afresh(shares) if x is None else x
         return replace(self, problem=fit_repetition(self.problem, shares, x)[0])
 
-
     def trial(self, knobs: Knobs, start: FloatArray | None = None) -> Trial:
         """Fits (V, K, P) to all but each fold, from those before or afresh, and what they predict of it."""
         believed, shares = self.believe(knobs), self.share * ~self.masks
@@ -125,7 +123,7 @@ class _Search:
         x = problem.fit_afresh(shares) if start is None else problem.follow(shares, start)
         return Trial(dict(knobs), believed, x, pick_by_fold(problem.predict(x), self.fold))
 
-    def walk(self, first: Trial, progress: Stage | None) -> list[Trial]:
+    def walk(self, first: Trial, progress: Stage) -> list[Trial]:
         """Trials along each knob in turn, from the best so far; the first knob again at the end."""
         values = self.problem.packing.law.knobs
         order = [*values, *list(values)[:1]]
@@ -193,7 +191,6 @@ CHOOSING = 10  # folds in which a law, its regimes and what it believes are chos
 MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
 
 
-
 @dataclass(frozen=True)
 class Study:
     """One body of evidence and one way to fit it.
@@ -231,7 +228,7 @@ class Study:
         """Number of different mixtures; of runs where all have one."""
         return len(np.unique(self.log.groups))
 
-    def tune(self, problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuning:
+    def tune(self, problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage = None) -> Tuning:
         """What `tune_beliefs` gives, from memory where it was asked before."""
         packing = problem.packing
         key = packing.law, *packing.fixed.items(), problem.evidence, share.tobytes(), masks.tobytes()
@@ -346,4 +343,3 @@ def _find_untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> Fl
     if vocabulary is None:
         most = np.maximum(most, np.nanmax(log.loss, axis=0, initial=0.0))
     return np.where(np.isnan(known), most, known)
-

@@ -137,17 +137,12 @@ class Packing:
 
 
 def starting_points(
-    packing: Packing,
-    observed: Observations,
-    shares: FloatArray,
-    inputs: Inputs,
-    givens: dict[str, FloatArray],
-    keep: int,
+    packing: Packing, rows: Observations, shares: FloatArray, inputs: Inputs, givens: dict[str, FloatArray], keep: int
 ) -> FloatArray:
     """The `keep` best starts of every target under each weighting `shares` (V, R) of the rows, (V, keep, K, P)."""
     found, known, gap, columns = [], {}, np.empty(0), np.empty(0)
     for share in shares:
-        seen = replace(observed, weight=observed.weight * share[:, None])
+        seen = replace(rows, weight=rows.weight * share[:, None])
         symbols = _cross_starts(packing, seen, inputs, givens)
         if not known or any(not np.array_equal(value, known[name]) for name, value in symbols.items()):
             offset, columns = _columns(packing, symbols, seen, givens)
@@ -217,7 +212,7 @@ def _best(packing: Packing, symbols: dict[str, FloatArray], error: FloatArray, k
     return packing.pack(chosen).reshape(order.shape[0], error.shape[1], -1)
 
 
-TOLD = ("center", "spread", "kin")  # fields of a `PriorTable` that knobs change
+TUNED = ("center", "spread", "kin")  # fields of a `PriorTable` that knobs change
 NOISE = 0.02  # of a log loss, where cross-validation has not yet told it
 
 
@@ -260,12 +255,12 @@ class PriorTable:
     def choose(cls, several: Sequence[PriorTable], which: IntArray) -> PriorTable:
         """Of several beliefs, for each target the one of that number (K,)."""
         place = (which, np.arange(len(which)))
-        chosen = {name: np.stack([getattr(one, name) for one in several])[place] for name in TOLD}
+        chosen = {name: np.stack([getattr(one, name) for one in several])[place] for name in TUNED}
         return replace(several[0], **chosen)
 
     def same(self, other: PriorTable) -> bool:
         """Whether two beliefs are one."""
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in TOLD)
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in TUNED)
 
     def only(self, targets: IntArray) -> PriorTable:
         """The same for some targets alone."""
@@ -381,11 +376,8 @@ def draw_untold(law: Law, levels: Levels, seed: int) -> Law:
 
 def sort_held(law: Law, held: Collection[str]) -> dict[str, dict[str, float]]:
     """For each budget the symbols that were held for lack of its variation, with their value."""
-    found: dict[str, dict[str, float]] = {}
-    for known in law.symbols_to_fit():
-        if known.name in held and known.budget is not None:
-            found.setdefault(known.budget, {})[known.name] = float(np.ravel(getattr(law, known.name))[0])
-    return found
+    names = {budget: [name for name in law.of_budget(budget) if name in held] for budget in ("N", "D")}
+    return {budget: {one: float(np.ravel(getattr(law, one))[0]) for one in each} for budget, each in names.items()}
 
 
 def _slopes(law: CoreLaw, levels: Levels, budget: Budget) -> FloatArray:

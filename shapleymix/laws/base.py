@@ -198,8 +198,8 @@ class Observations:
 
     def describe(self, inputs: Inputs, rows: BoolArray | slice) -> Inputs:
         """The inputs with what the runs are, their budgets among `rows` (R,) alone."""
-        held = np.any(self.p[np.any(self.weight > 0, axis=1)] > 0, axis=0)
-        return replace(inputs, in_runs=held, least=(float(self.N[rows].min()), float(self.D[rows].min())))
+        in_runs = np.any(self.p[np.any(self.weight > 0, axis=1)] > 0, axis=0)
+        return replace(inputs, in_runs=in_runs, least=(float(self.N[rows].min()), float(self.D[rows].min())))
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Law(Record):
         pieces = self.pieces(N, D)
         if pieces is None:
             raise NotImplementedError(f"law {self.name!r} states neither its pieces nor its losses")
-        loss = pieces.losses(p)
+        loss = pieces.of_sources(p.shape[-1]).losses(p)
         return np.where(np.isinf(loss), np.nan, loss)
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces | None:
@@ -351,8 +351,6 @@ class Law(Record):
 
     def rescale(self, N0: float, D0: float) -> Self:
         """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0 (see `relative`)."""
-        if self.relative:
-            raise NotImplementedError(f"law {self.name!r} is fitted in relative units: state `rescale`")
         return self
 
     def in_gauge(self) -> Self:

@@ -205,11 +205,11 @@ class LearnedBase(TransferLaw):
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
-        held = np.ones(len(inputs.sources), dtype=bool) if inputs.in_runs is None else inputs.in_runs
-        own = own_data(inputs.paths, inputs.targets) * held[:, None]
+        in_runs = np.ones(len(inputs.sources), dtype=bool) if inputs.in_runs is None else inputs.in_runs
+        own = own_data(inputs.paths, inputs.targets) * in_runs[:, None]
         parents = [path.rpartition("/")[0] or path for path in inputs.paths]
         siblings = np.unique(parents, return_inverse=True)[1][:, None] + len(parents) * own
         nsv = np.zeros(own.shape) if inputs.transfer is None else require_transfer(inputs, cls.name).nsv
         matrices = {"own": own.astype(np.float64), "nsv": nsv, "siblings": siblings.astype(np.float64)}
-        alike = {"even": 1.0 / max(held.sum(), 1), "first_N": inputs.least[0], "first_D": inputs.least[1]}
+        alike = {"even": 1.0 / max(in_runs.sum(), 1), "first_N": inputs.least[0], "first_D": inputs.least[1]}
         return matrices | {name: np.full(len(inputs.targets), one) for name, one in alike.items()}
