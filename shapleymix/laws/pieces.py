@@ -159,7 +159,7 @@ class Pieces:
         """The inner quantity (..., K): Theta of power pieces, the exponent of exponential ones."""
         q = self.effective(p)
         found = (
-            weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi * powers(self._together(q), self.s))
+            weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi, powers(self._together(q), self.s))
         )
         return found if self.base is None else self.base + found
 
@@ -446,6 +446,13 @@ def powers(p: FloatArray, s: FloatArray) -> FloatArray:
 def over_sources(*parts: FloatArray) -> FloatArray:
     """Sum of a product over the sources' axis; several times faster than `sum(axis=-2)` where the last is short."""
     return np.einsum(",".join(["...mk"] * len(parts)) + "->...k", *parts)
+
+
+def sum_over_sources(rows: FloatArray, *weights: FloatArray) -> FloatArray:
+    """Sums (W, ..., R, K) over the sources of rows (..., R, M, K), by each of some weights (..., 1, M, K) at once."""
+    columns = np.stack([one[..., 0, :, :] for one in weights], axis=-1)
+    found = np.moveaxis(rows, -1, -3) @ np.moveaxis(columns, -2, -3)  # (..., K, R, W)
+    return np.moveaxis(found, (-1, -3), (0, -1))
 
 
 def weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:
