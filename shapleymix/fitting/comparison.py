@@ -12,7 +12,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
 from shapleymix.fitting.estimation import EVERY
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.held_out import Scores, chance_below, laws_of, over_mixtures, predict_held_out, score, surely
+from shapleymix.fitting.held_out import Scores, chance_below, find_errors, judge, laws_of, predict_held_out, score
 from shapleymix.fitting.regimes import RegimeSplit, part_regimes, part_regimes_by
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
@@ -103,7 +103,7 @@ class Comparison(Tabular, Record):
         """
         if self.mixtures < LEAST_MIXTURES:
             return 0
-        return surely(self.gap[one, other], self.gap_error[one, other], self.mixtures)
+        return judge(self.gap[one, other], self.gap_error[one, other], self.mixtures)
 
     def _list_scored(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.scores is not None]
@@ -211,7 +211,7 @@ def _summary(
     point = np.array([one.mean["PE"] for one in scores])
     off = np.stack([_off(log.loss, predicted, common, one.PE) for predicted, one in zip(scored, scores, strict=True)])
     gap, groups = point[:, None] - point[None, :], log.groups[common.any(axis=1)]
-    error, gap_error = (over_mixtures(each, groups) for each in (off, off[:, None] - off[None, :]))
+    error, gap_error = (find_errors(each, groups) for each in (off, off[:, None] - off[None, :]))
     share = [float(one.sum() / wanted.sum()) for one in known]
     answers, entries = zip(scores, share, error.tolist(), strict=True), []
     for contender, one in zip(contenders, found, strict=True):

@@ -18,7 +18,7 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, select_rows
 from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.symbols import NOISE, Levels, Packing, PriorTable, beliefs_apart, complete, starting_points
+from shapleymix.fitting.symbols import NOISE, Levels, Packing, PriorTable, believe_together, complete, starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Belief, Observations, Role
 from shapleymix.laws.core import CoreLaw, models_harm
@@ -112,7 +112,7 @@ class Estimation:
         usual = {name: values[0] for name, values in law.knobs.items()}
         levels = Levels.of(evidence.log, rows)
         loss = np.exp(np.average(observed.log_loss, axis=0, weights=observed.weight))
-        core = beliefs_apart(packing, levels, loss)
+        core = believe_together(packing, levels, loss)
         believed = PriorTable.of(packing, usual, givens, noise, core)
         alike = evidence.usual[None]
         return cls(packing, observed, inputs, givens, evidence, settings, believed, core, levels, law.threshold, alike)
@@ -193,10 +193,10 @@ class Estimation:
         Memory: `CHUNK_BYTES` a thread for the Jacobians, four times that beside it, and V K P numbers for the result.
         """
         V, S, K, P = start.shape
-        replicate = np.repeat(np.arange(V), S * K)
-        target = np.tile(np.arange(K), V * S)
-        flat = start.reshape(-1, P)
-        moved = None if draws is None else draws.reshape(-1, P)
+        replicate = np.tile(np.repeat(np.arange(V), S), K)  # target by target: replicates of one often start alike
+        target = np.repeat(np.arange(K), V * S)
+        flat = np.moveaxis(start, 2, 0).reshape(-1, P)
+        moved = None if draws is None else np.moveaxis(draws, 2, 0).reshape(-1, P)
         size = max(1, int(CHUNK_BYTES / (len(self.observed.N) * (P + 2) * 8)))
         chunks = [slice(first, min(first + size, len(flat))) for first in range(0, len(flat), size)]
         parts: list[Solution] = []
@@ -213,7 +213,8 @@ class Estimation:
                 parts.append(part)
                 if progress is not None:
                     progress(rows.stop, len(flat))
-        return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+        order = np.arange(len(flat)).reshape(K, V * S).T.ravel()
+        return Solution(*(np.concatenate([getattr(part, name) for part in parts])[order] for name in vars(parts[0])))
 
     def regression(
         self, target: IntArray, shares: FloatArray, at: FloatArray, draws: FloatArray | None = None
@@ -269,6 +270,10 @@ class Estimation:
             return ratios if ratios.ndim == 2 else ratios[number]
 
         def residuals(x: FloatArray, number: IntArray) -> tuple[FloatArray, FloatArray]:
+            alike = ratios.ndim == 2 and np.ptp(target[number]) == 0 and (x == x[0]).all()
+            if alike and len(x) > 1:  # as replicates begin
+                error, jacobian = residuals(x[:1], number[:1])
+                return np.repeat(error, len(x), axis=0), np.repeat(jacobian, len(x), axis=0)
             there = law(x, number)
             predicted, slopes = there.expansion(take_ratios(number), seen.N, seen.D)
             if harm is not None and isinstance(there, CoreLaw):

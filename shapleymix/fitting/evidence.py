@@ -159,10 +159,8 @@ class Evidence:
         `targets` (K,) are the places in the log of those that the law has, where it has not all.
         """
         log = self.log
-        if not law.takes_repetition:
-            return law.losses(log.p, log.N, log.D)
         if not self.repeats(type(law)):
-            return law.losses(self.ratios(self.usual), log.N, log.D)
+            return law.losses(self.ratios(self.usual) if law.takes_repetition else log.p, log.N, log.D)
         found = law.losses(self.ratios(repeated), log.N, log.D)
         if not models_harm(type(law)) or not isinstance(law, CoreLaw):
             return found

@@ -17,7 +17,7 @@ from shapleymix.fitting.coverage import Coverage, Extrapolation
 from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, choose_law, score
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
-from shapleymix.fitting.one_law import errors_of, fit_other_form, noise_of, residual_of
+from shapleymix.fitting.one_law import find_noise, find_residual, fit_other_form, score_fit
 from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Names, Points, Prediction, points_of
 from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fit_regimes, part_regimes
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
@@ -284,7 +284,7 @@ class Fit(Tabular, Record):
         return Extrapolation(p, N, D, self.sources, self.targets, self.coverage, held, other)
 
     def is_other_regime(self, p: FloatArray) -> BoolArray:
-        """Losses (R, K) of mixtures (R, M) without the target's own language, where these are a regime of their own."""
+        """Which losses (R, K) of mixtures (R, M) are of the other regime, if there is one."""
         return np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
 
     def is_untold(self, p: FloatArray) -> BoolArray:
@@ -571,8 +571,8 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         If the runs are too few for the law.
     """
     study, point, absent = fit_regimes(parts, law, progress)
-    log, inputs, residual = study.log, study.inputs, residual_of(study, point, study.evidence.judged)
-    fitted_scores, held_out, odd = errors_of(study, point, residual)
+    log, inputs, residual = study.log, study.inputs, find_residual(study, point, study.evidence.judged)
+    fitted_scores, held_out, odd = score_fit(study, point, residual)
     found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
         stopped=point.stopped, held=point.held, residual=residual, coverage=point.coverage,
@@ -580,7 +580,7 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),
-        noise=noise_of(study, point, study.evidence.judged), parents=dict(log.parents),
+        noise=find_noise(study, point, study.evidence.judged), parents=dict(log.parents),
         other_form=fit_other_form(study, point),
         caveats=tuple(text for text, repeated in odd.items() if repeated),
     )  # fmt: skip

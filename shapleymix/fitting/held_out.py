@@ -30,7 +30,7 @@ TWO_ERRORS = float(norm.cdf(2.0))
 """Probability from which one law is called better than another: that of two standard errors of a normal law."""
 
 
-def over_mixtures(parts: FloatArray, groups: IntArray) -> FloatArray:
+def find_errors(parts: FloatArray, groups: IntArray) -> FloatArray:
     """Standard errors (...) of sums over rows of parts (..., R), which sum to 0: rows of one mixture err together."""
     sums = parts @ (groups[:, None] == np.unique(groups))
     count = sums.shape[-1]
@@ -42,7 +42,7 @@ def chance_below(mean: FloatArray, error: FloatArray, count: int) -> FloatArray:
     return t.cdf(-mean / np.maximum(error, 1e-300), max(count - 1, 1))
 
 
-def surely(mean: FloatArray | float, error: FloatArray | float, count: int) -> int:
+def judge(mean: FloatArray | float, error: FloatArray | float, count: int) -> int:
     """1 or -1 where a mean over so many mixtures, with its standard error, is surely above or below 0, else 0."""
     below = float(chance_below(np.asarray(mean), np.asarray(error), count))
     return int(below < 1 - TWO_ERRORS) - int(below > TWO_ERRORS)
@@ -136,7 +136,7 @@ class HeldOut:
         log, evidence, found = study.log, study.evidence, predicted.copy()
         spread = np.ones(log.loss.shape)
         for mask, one in zip(masks, found, strict=True):
-            left = missed_by(law, log, one, evidence.judged & ~mask[:, None])
+            left = find_missed(law, log, one, evidence.judged & ~mask[:, None])
             residual = Residual.of(log, left, evidence.weight)
             one[mask] *= np.exp(residual.mean(log.p[mask]))
             for targets, known in residual.covariance(log.p[mask]):
@@ -144,19 +144,19 @@ class HeldOut:
         return cls(_pick_held_out(predicted, masks), _pick_held_out(found, masks), spread)
 
 
-def log_ratio(loss: FloatArray, found: FloatArray, wanted: BoolArray) -> FloatArray:
+def take_logs(loss: FloatArray, found: FloatArray, wanted: BoolArray) -> FloatArray:
     """Log of measured over predicted losses (R, K); NaN where none counts."""
     with np.errstate(invalid="ignore", divide="ignore"):
         left = np.log(loss / found)
     return np.where(wanted & np.isfinite(left), left, np.nan)
 
 
-def missed_by(law: type[Law], log: RunLog, found: FloatArray, wanted: BoolArray) -> FloatArray:
+def find_missed(law: type[Law], log: RunLog, found: FloatArray, wanted: BoolArray) -> FloatArray:
     """What a law that knows mixtures misses of the losses (R, K) that count, in logs; NaN else, and of a black box.
 
     A black box fits itself to what is left of its runs.
     """
-    return log_ratio(log.loss, found, wanted & ("mixture" in law.needs and not issubclass(law, BlackBox)))
+    return take_logs(log.loss, found, wanted & ("mixture" in law.needs and not issubclass(law, BlackBox)))
 
 
 def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:

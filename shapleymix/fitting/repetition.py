@@ -258,7 +258,7 @@ class Repetition(Record):
     ) -> list[str]:
         """Where a mixture (M,) makes other epochs than the fitted runs did; `unique` (M,), NaN where not known."""
         epochs, most = epochs_of(p, unique, D), self.most()
-        often = _often(epochs)
+        often = _list_often(epochs)
         if untold := [i for i in often if not self.identified or (not self.mixed and p[i] < ALONE)]:
             whence = "repeat too few tokens to measure this, so the published penalty is used"
             if self.identified:
@@ -293,7 +293,7 @@ def warnings_of_repetition(
         epochs = epochs_of(ratios, limits, tokens)
         if known is not None:
             texts += known.warnings(ratios, limits, tokens, sources, who)
-        elif often := _often(epochs):
+        elif often := _list_often(epochs):
             repeats = f"{who} repeats {_quote(sources, epochs, often)}"
             texts.append(f"the law counts repeated tokens as fresh ones, but {repeats}")
     found = list(dict.fromkeys(texts))  # a mixture repeats the same at every N
@@ -301,7 +301,7 @@ def warnings_of_repetition(
     return [*found[:SHOWN], f"{hidden} more points repeat tokens"] if hidden > 0 else found
 
 
-def _often(epochs: FloatArray) -> list[int]:
+def _list_often(epochs: FloatArray) -> list[int]:
     """Sources whose tokens are seen more than once, the most often seen first."""
     return [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable").tolist() if epochs[i] > ONCE]
 

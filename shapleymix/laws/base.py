@@ -242,7 +242,7 @@ class Law(Record):
         N, D = np.asarray(N, dtype=np.float64), np.asarray(D, dtype=np.float64)
         if not N.ndim:
             return self, N, D
-        along = self.map(lambda known, value: np.expand_dims(value, -1 - len(known.axes)))
+        along = self.map(lambda known, value: value[..., None, :] if known.axes == "K" else value[..., None, :, :])
         return along, N[..., None], D[..., None]
 
     def losses(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:

@@ -158,9 +158,7 @@ class Pieces:
     def theta(self, p: FloatArray) -> FloatArray:
         """The inner quantity (..., K): Theta of power pieces, the exponent of exponential ones."""
         q = self.effective(p)
-        found = (
-            weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi, powers(self._together(q), self.s))
-        )
+        found = weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi, powers(self._together(q), self.s))
         return found if self.base is None else self.base + found
 
     def _together(self, q: FloatArray) -> FloatArray:
