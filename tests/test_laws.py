@@ -97,7 +97,7 @@ def test_families_must_be_known():
     given = Inputs(NAMES[:4], NAMES[:4], None, table)
     with pytest.raises(DataError, match="no family is given for 'de'") as caught:
         Family.givens(given)
-    assert "no family is given for 'zh'" in str(caught.value)
+    assert "'zh'" in str(caught.value)
     with pytest.raises(UsageError, match="needs the language families"):
         LAWS["family"].givens(Inputs(NAMES[:4], NAMES[:4]))
 

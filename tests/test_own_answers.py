@@ -36,8 +36,6 @@ WRONG: dict[str, tuple[Change, str]] = {
     "nan": (lambda losses: losses * np.nan, NO_LOSS.format("nan")),
     "inf": (lambda losses: losses + np.inf, NO_LOSS.format("inf")),
     "beyond": (lambda losses: losses * 1e300, r"gives no loss but \S+ for target 'en' of run"),
-    "complex": (lambda losses: losses + 0j, "predicts values of type complex128, not losses"),
-    "truth values": (lambda losses: losses > 2, "predicts values of type bool, not losses"),
     "words": (lambda losses: "three", "predicts a str, not losses"),
     "ragged": (lambda losses: [[1.0, 2.0], [3.0]], "predicts a list, not losses"),
     "nothing": (lambda losses: None, r"predicts losses of shape \(\), expected"),

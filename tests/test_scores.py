@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm, spearmanr, ttest_1samp
 
-from shapleymix.fitting.held_out import mean_of, score, surely
+from shapleymix.fitting.held_out import judge, mean_of, score
 
 
 def arrays(seed: int, missing: float = 0.2):
@@ -69,11 +69,11 @@ def test_a_mean_is_surely_off_zero_where_the_t_test_says_so(seed, count, shift):
     error = float(differences.std(ddof=1) / np.sqrt(count))
     told = ttest_1samp(differences, 0.0)
     wanted = int(np.sign(told.statistic)) if told.pvalue < 2 * norm.sf(2.0) else 0
-    assert surely(float(differences.mean()), error, count) == wanted
+    assert judge(float(differences.mean()), error, count) == wanted
 
 
 def test_one_difference_is_never_sure_and_many_are_at_two_standard_errors():
-    assert surely(0.0, 0.0, 1) == surely(0.0, 0.0, 5) == 0
-    assert surely(1e-9, 0.0, 5) == 1
-    assert [surely(mean, 1.0, 10**9) for mean in (1.999, 2.001)] == [0, 1]
-    assert [surely(mean, 1.0, 4) for mean in (3.306, -3.307)] == [0, -1]
+    assert judge(0.0, 0.0, 1) == judge(0.0, 0.0, 5) == 0
+    assert judge(1e-9, 0.0, 5) == 1
+    assert [judge(mean, 1.0, 10**9) for mean in (1.999, 2.001)] == [0, 1]
+    assert [judge(mean, 1.0, 4) for mean in (3.306, -3.307)] == [0, -1]

@@ -19,18 +19,18 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/[edfrs]*.py": 736,
     "shapleymix/tables": 1_656,
     "shapleymix/game": 569,
-    "shapleymix/laws": 1_304,
-    "shapleymix/fitting": 3_804,
+    "shapleymix/laws": 1_278,
+    "shapleymix/fitting": 3_622,
     "shapleymix/mixing": 2_421,
-    "shapleymix/planning": 425,
+    "shapleymix/planning": 424,
     "adapters/shapleymix_io": 2_098,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 787,
     "cli/shapleymix_cli": 1_780,
     "cli/shapleymix_view": 1_105,
-    "tests": 17_629,
+    "tests": 17_627,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_807, 142, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_598, 142, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -101,7 +101,7 @@ def test_a_source_without_runs_is_taken_for_the_middle_one(name):
     found = packing.fill_unseen(x, np.broadcast_to(seen, (5, 2, 4)))
     assert packing.fill_unseen(x, np.ones((5, 2, 4), dtype=bool)) is x
     for known in packing.free:
-        before, after = (values[..., packing.slices()[known.name]] for values in (x, found))
+        before, after = (values[..., packing.slices[known.name]] for values in (x, found))
         if known.axes == "K":
             np.testing.assert_array_equal(after, before)
             continue

@@ -72,6 +72,9 @@ def like(fit: Fit, sources: LikeSpec, *, seed: int = SEED) -> Fit:
     rng = np.random.default_rng([parse_whole(seed, "seed"), RandomStream.LIKE])
     beside = dict.fromkeys(pairs, "")
     for new, known in pairs.items():
+        if new in fit.coverage.alike or (new in fit.sources and new not in fit.unseen):
+            hint = "only a source without runs can be taken to be like another, once"
+            raise UsageError(f"like: the effect of {new!r} is known", hint=hint)
         text = _TextRow.read(fit, new, known)
         fit = _with(fit, new, known, text, rng)
         if text is not None:
@@ -86,7 +89,7 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
     models = _models(fit, new, known if text is None else text.nearest)
     fresh = new not in fit.sources
     sources = (*fit.sources, new) if fresh else fit.sources
-    seen = _held(fit)
+    seen = _in_runs(fit)
     idle = fit.law.idle() if new in fit.targets else {}
     place = _Likeness(
         row=sources.index(new),
@@ -124,7 +127,7 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
     return replace(fit, sources=sources, residual=residual, **changed)
 
 
-def _held(fit: Fit) -> list[str]:
+def _in_runs(fit: Fit) -> list[str]:
     """The sources that runs hold."""
     return [name for name in fit.sources if name not in fit.unseen and name not in fit.coverage.alike]
 
@@ -148,7 +151,7 @@ class _TextRow:
     ----------
     nearest : str
         Of the sources that runs hold the one that helps it and is helped by it most.
-    held : tuple of int
+    seen : tuple of int
         Rows of these H sources.
     foreign : array (H, K)
         Their normalised values; 0 on their own targets, and on targets without text.
@@ -157,7 +160,7 @@ class _TextRow:
     """
 
     nearest: str
-    held: tuple[int, ...]
+    seen: tuple[int, ...]
     foreign: FloatArray
     row: FloatArray
 
@@ -166,22 +169,21 @@ class _TextRow:
         """What the folder of `text:DIR` says; None where a source is taken to be like another."""
         if not known.startswith(TEXT):
             return None
-        _require_unknown(fit, new)
-        held = _held(fit)
-        matrix = text_shapley(known.removeprefix(TEXT), sources=(*held, new))
+        seen = _in_runs(fit)
+        matrix = text_shapley(known.removeprefix(TEXT), sources=(*seen, new))
         assert matrix.sv is not None  # text gives values, not only normalised ones
         together = matrix.sv[-1, :-1] + matrix.sv[:-1, -1]
         places = [matrix.targets.index(name) if name in matrix.targets else -1 for name in fit.targets]
         nsv = np.where(np.array(places) < 0, 0.0, matrix.nsv[:, places])
-        own = own_data(paths_of((*held, new), fit.parents, fit.targets), fit.targets)
-        values, rows = np.where(own, 0.0, nsv), tuple(map(fit.sources.index, held))
+        own = own_data(paths_of((*seen, new), fit.parents, fit.targets), fit.targets)
+        values, rows = np.where(own, 0.0, nsv), tuple(map(fit.sources.index, seen))
         row = np.where(values[-1] > 0, values[-1], np.nan)
-        return cls(held[int(together.argmax())], rows, values[:-1], row)
+        return cls(seen[int(together.argmax())], rows, values[:-1], row)
 
     def scale_to(self, value: FloatArray, row: FloatArray) -> FloatArray:
         """The row (..., K) in proportion to coefficients (..., M, K) of the sources that runs hold, where text says."""
         norm = np.square(self.foreign).sum(axis=0)
-        share = np.einsum("...hk,hk->...k", value[..., self.held, :], self.foreign) / np.where(norm > 0, norm, 1.0)
+        share = np.einsum("...hk,hk->...k", value[..., self.seen, :], self.foreign) / np.where(norm > 0, norm, 1.0)
         return np.where((norm > 0) & ~np.isnan(self.row), share * np.nan_to_num(self.row), row)
 
 
@@ -277,9 +279,7 @@ class _Likeness:
 
 def _spread_replicates(replicates: Law, place: _Likeness, rng: np.random.Generator) -> Law:
     """The replicates with the new source drawn about the known one, and in some like another."""
-    law = type(replicates)
-    count = len(np.asarray(getattr(replicates, law.parameters()[0].name)))
-    targets = replicates.targets_count()
+    law, (count,), targets = type(replicates), replicates.batch(), replicates.targets_count()
     away = WHOLE * rng.normal(size=(count, 1)) + EACH * rng.normal(size=(count, targets))
     wrong = (rng.random(count) < WRONG) if place.others else np.zeros(count, dtype=bool)
     foreign = np.arange(targets) != place.mine
@@ -307,22 +307,13 @@ def _move_row(symbol: Parameter, row: FloatArray, away: FloatArray, value: Float
     return np.where(row > 0, np.clip(moved, min(symbol.low, row.min(initial=np.inf)), top), 0.0)
 
 
-def _require_unknown(fit: Fit, new: str) -> None:
-    """Refuse a source whose effect runs tell, or that is taken to be like another already."""
-    if new in fit.coverage.alike or (new in fit.sources and new not in fit.unseen):
-        hint = "only a source without runs can be taken to be like another, once"
-        raise UsageError(f"like: the effect of {new!r} is known", hint=hint)
-
-
 def _models(fit: Fit, new: str, known: str) -> tuple[str, ...]:
     """The sources that a new one is like: the named one, or its siblings; refuses what can be like none."""
-    missing, parent = fit.unseen, _parent(fit, new)
-    siblings = tuple(name for name in fit.sources if _parent(fit, name) == parent and name not in (new, *missing))
-    if known == SIBLINGS and not siblings:
-        raise UsageError(f"like: no run holds a sibling of {new!r}", hint=_HINT)
-    if known != SIBLINGS and known not in fit.sources:
+    seen, parent = _in_runs(fit), _parent(fit, new)
+    models = tuple(name for name in seen if name == known or (known == SIBLINGS and _parent(fit, name) == parent))
+    if known not in (SIBLINGS, *fit.sources):
         raise UsageError(f"like: {known!r} is not one of the sources", hint=did_you_mean(known, fit.sources))
-    if known in missing or known in fit.coverage.alike:
-        raise UsageError(f"like: no run holds {known!r} itself", hint="name a source that runs hold")
-    _require_unknown(fit, new)
-    return siblings if known == SIBLINGS else (known,)
+    if not models:
+        what = f"a sibling of {new!r}" if known == SIBLINGS else f"{known!r} itself"
+        raise UsageError(f"like: no run holds {what}", hint="name a source that runs hold")
+    return models

@@ -10,21 +10,14 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, ShapleyMixError, UsageError
+from shapleymix.fitting.estimation import EVERY
 from shapleymix.fitting.evidence import Logs, Table
-from shapleymix.fitting.held_out import (
-    Scores,
-    laws_of,
-    over_mixtures,
-    predict_held_out,
-    probability_below,
-    score,
-    size_of,
-    surely,
-)
+from shapleymix.fitting.held_out import Scores, chance_below, find_errors, judge, laws_of, predict_held_out, score
 from shapleymix.fitting.regimes import RegimeSplit, part_regimes, part_regimes_by
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.laws import Law
+from shapleymix.fitting.symbols import Packing
+from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, Record
@@ -36,6 +29,7 @@ USUAL = LearnedBase.name, Chinchilla.name
 Predicted = FloatArray | ShapleyMixError
 """The held-out losses of a law, or why there are none."""
 LEAST_MIXTURES = 6  # fewer do not tell their own standard error
+UNCOUNTED = 10**6  # numbers of a black box, which is never the simplest
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,7 @@ class Comparison(Tabular, Record):
     @property
     def better(self) -> FloatArray:
         """(L, L) the probability that law a has a lower mean PE than law b."""
-        return probability_below(self.gap, self.gap_error, self.mixtures)
+        return chance_below(self.gap, self.gap_error, self.mixtures)
 
     def significance(self, one: int, other: int) -> int:
         """1 or -1 where the error of a law with scores is above or below another's by more than chance, else 0.
@@ -109,7 +103,7 @@ class Comparison(Tabular, Record):
         """
         if self.mixtures < LEAST_MIXTURES:
             return 0
-        return surely(self.gap[one, other], self.gap_error[one, other], self.mixtures)
+        return judge(self.gap[one, other], self.gap_error[one, other], self.mixtures)
 
     def _list_scored(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.scores is not None]
@@ -161,9 +155,22 @@ def compare(
     contenders = laws_of(whole.list_laws() if laws is None else laws)
     one_fit = len(masks) == 1  # its judges have no say in what it is fitted to; in folds every row judges and is fitted
     parts = part_regimes_by(whole, ~masks[0]) if one_fit else part_regimes(whole)
-    notices = _note_unscored(parts, masks)
-    found = contest(contenders, parts.study, masks, design, progress)
-    return replace(found, notices=(*found.notices, *notices))
+    unscored, found = _note_unscored(parts, masks), list[Predicted]()
+    for index, contender in enumerate(contenders):
+        if progress is not None:
+            progress(contender.name, index, len(contenders))
+        try:
+            found.append(predict_held_out(contender, parts.study, masks).losses)
+        except UsageError:
+            raise
+        except ShapleyMixError as error:  # a law that these data cannot support drops out; the others go on
+            found.append(error)
+    faults = [one for one in found if isinstance(one, ShapleyMixError)]
+    if len(faults) == len(found):
+        hint = "give more runs, or name another law"
+        raise FitError(f"no law could be fitted: {faults[0].message}", hint=hint) from faults[0]
+    table = _summary(contenders, found, parts.study, masks, design)
+    return replace(table, notices=(*table.notices, *unscored))
 
 
 def _note_unscored(parts: RegimeSplit, masks: BoolArray) -> tuple[str, ...]:
@@ -174,54 +181,29 @@ def _note_unscored(parts: RegimeSplit, masks: BoolArray) -> tuple[str, ...]:
     FitError
         If all are.
     """
-    held = parts.whole.evidence.judged & np.any(masks, axis=0)[:, None]
-    unscored = int((held & parts.lacking).sum())
+    aside = parts.whole.evidence.judged & np.any(masks, axis=0)[:, None]
+    unscored = int((aside & parts.lacking).sum())
     if not unscored:
         return ()
     which = "held-out losses are from runs without the target's language, to which no law is fitted"
-    if unscored == held.sum():
+    if unscored == aside.sum():
         hint = "hold out other runs, or fit one law to all: 0 as the least own tokens"
         raise FitError(f"all {unscored} {which}: none is left to score", hint=hint)
-    return (f"{unscored} of {int(held.sum())} {which}: they are not scored",)
-
-
-def contest(
-    contenders: Sequence[type[Law]], study: Study, masks: BoolArray, design: str, progress: Progress | None = None
-) -> Comparison:
-    """Put every contender to the same held-out rows.
-
-    Raises
-    ------
-    FitError
-        If no law could be fitted.
-    """
-    found: list[Predicted] = []
-    for index, contender in enumerate(contenders):
-        if progress is not None:
-            progress(contender.name, index, len(contenders))
-        try:
-            found.append(predict_held_out(contender, study, masks).losses)
-        except UsageError:
-            raise
-        except ShapleyMixError as error:  # a law that these data cannot support drops out; the others go on
-            found.append(error)
-    faults = [one for one in found if isinstance(one, ShapleyMixError)]
-    if len(faults) == len(found):
-        hint = "give more runs, or name another law"
-        raise FitError(f"no law could be fitted: {faults[0].message}", hint=hint) from faults[0]
-    return _summary(contenders, found, study, masks, design)
+    return (f"{unscored} of {int(aside.sum())} {which}: they are not scored",)
 
 
 def _summary(
     contenders: Sequence[type[Law]], found: Sequence[Predicted], study: Study, masks: BoolArray, design: str
 ) -> Comparison:
+    """The table of what laws predicted of the rows that masks (V, R) hold out, or why they did not."""
     log, evidence = study.log, study.evidence
     wanted = evidence.judged & np.any(masks, axis=0)[:, None]
     scored = [losses for losses in found if isinstance(losses, np.ndarray)]
-    common = wanted & np.all([~np.isnan(predicted) for predicted in scored], axis=0)
+    known = [wanted & ~np.isnan(predicted) for predicted in scored]
+    common = np.all(known, axis=0)
     if not common.any():
         laws = [law.name for law, losses in zip(contenders, found, strict=True) if isinstance(losses, np.ndarray)]
-        each = [f"{law} {(wanted & ~np.isnan(losses)).sum()}" for law, losses in zip(laws, scored, strict=True)]
+        each = [f"{law} {one.sum()}" for law, one in zip(laws, known, strict=True)]
         message = f"no held-out loss is predicted by every law; of {int(wanted.sum())} they predict: {', '.join(each)}"
         raise FitError(message, hint="compare fewer laws at once")
     seen = np.where(common, log.loss, np.nan)
@@ -229,17 +211,19 @@ def _summary(
     point = np.array([one.mean["PE"] for one in scores])
     off = np.stack([_off(log.loss, predicted, common, one.PE) for predicted, one in zip(scored, scores, strict=True)])
     gap, groups = point[:, None] - point[None, :], log.groups[common.any(axis=1)]
-    error, gap_error = (over_mixtures(each, groups) for each in (off, off[:, None] - off[None, :]))
-    share = [float((wanted & ~np.isnan(predicted)).sum() / wanted.sum()) for predicted in scored]
-    told, entries = zip(scores, share, error.tolist(), strict=True), []
+    error, gap_error = (find_errors(each, groups) for each in (off, off[:, None] - off[None, :]))
+    share = [float(one.sum() / wanted.sum()) for one in known]
+    answers, entries = zip(scores, share, error.tolist(), strict=True), []
     for contender, one in zip(contenders, found, strict=True):
         failed = isinstance(one, ShapleyMixError)
-        known = (None, 0.0, float("nan"), one.message) if failed else (*next(told), None)
-        entries.append(Entry(contender.name, size_of(contender, study), *known))
-    lost, notices = int((wanted & ~common).sum()), evidence.notices
-    if lost:
-        told = f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others"
-        notices = (*notices, told)
+        rest = (None, 0.0, float("nan"), one.message) if failed else (*next(answers), None)
+        fixed = evidence.find_fixed(contender, EVERY)
+        size = UNCOUNTED if issubclass(contender, BlackBox) else len(Packing(contender, len(log.sources), fixed).names)
+        entries.append(Entry(contender.name, size, *rest))
+    notices = evidence.notices
+    if lost := int((wanted & ~common).sum()):
+        text = f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others"
+        notices = (*notices, text)
     return Comparison(tuple(entries), design, len(groups), len(np.unique(groups)), gap, gap_error, notices)
 
 

@@ -112,15 +112,12 @@ class Coverage(Record):
         likeness = {new: known.replace("text:", "what its text says, in ") for new, known in self.alike.items()}
         found = {new: f"no run holds it; it is taken to be like {known}" for new, known in likeness.items()}
         for i in np.flatnonzero((self.mixtures > 0).any(axis=0)).tolist():
-            by_reason: dict[str, list[str]] = {}
-            for j, target in enumerate(targets):
-                why = _explain_thin(int(self.mixtures[j, i]), *self.p_range[j, i].tolist())
-                by_reason.setdefault(why, []).append(target)
-            told = [
-                why if len(who) == len(targets) else f"{why} for {short(who)}" for why, who in by_reason.items() if why
-            ]
-            if told:
-                found[sources[i]] = "; ".join(told)
+            ends = zip(self.mixtures[:, i].tolist(), self.p_range[:, i].tolist(), strict=True)
+            whys = [_explain_thin(mixtures, *span) for mixtures, span in ends]
+            of = {why: [name for name, one in zip(targets, whys, strict=True) if one == why] for why in whys if why}
+            if of:
+                parts = [why if len(who) == len(targets) else f"{why} for {short(who)}" for why, who in of.items()]
+                found[sources[i]] = "; ".join(parts)
         return found
 
     def beyond_budgets(self, N: FloatArray, D: FloatArray) -> FloatArray:
@@ -320,16 +317,10 @@ def require_runs(problem: Estimation, evidence: Evidence, rows: BoolArray) -> No
         raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")
     if law.knobs:
         return  # what is believed tells the numbers that the runs do not
-    lost = np.round(log.p - problem.observed.p, 12)  # of repeated tokens; what differs by rounding alone is one
-    settings = np.column_stack([log.groups, log.N, log.D, lost])
-    which = np.unique(settings, axis=0, return_inverse=True)[1].ravel()  # one setting, one answer
-    needed = len(problem.packing.names)
-    for index, target in enumerate(log.targets):
-        use = rows & (problem.observed.weight[:, index] > 0)
-        count = len(np.unique(which[use]))
+    used = rows[:, None] & (problem.observed.weight > 0)
+    counts, needed = (problem.alike.T @ used > 0).sum(axis=0).tolist(), len(problem.packing.names)
+    for target, count in zip(log.targets, counts, strict=True):
         if count < needed:
-            message = (
-                f"law {law.name!r} fits {needed} numbers for target {target!r} but has {count} different runs for it"
-            )
+            message = f"law {name!r} fits {needed} numbers for target {target!r} but has {count} different runs for it"
             hint = "add runs, loosen the filters, or choose a law with fewer symbols"
             raise FitError(message, hint=hint, location=Location(file=log.origin, column=f"loss_{target}"))

@@ -18,7 +18,7 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, select_rows
 from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals, Solution, Values, minimize
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.symbols import NOISE, Levels, Packing, PriorTable, beliefs_apart, complete, starting_points
+from shapleymix.fitting.symbols import NOISE, Levels, Packing, PriorTable, believe_together, complete, starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Belief, Observations, Role
 from shapleymix.laws.core import CoreLaw, models_harm
@@ -36,17 +36,18 @@ NEARBY = 0.02  # damping of the first step from a solution of nearly the same pr
 TAIL = 0.1  # of delta: beyond it the slope of the loss grows by a tenth of delta for every unit of log loss
 SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING = 25, 1e-15, 1e-9
 EVERY = slice(None)  # of the rows
-Stage = Callable[[int, int], None]
+Stage = Callable[[int, int], None] | None
+"""Is called with how much of a stage is done, and how much there is."""
 
 
 @dataclass(frozen=True)
 class FittedLaws:
-    """A fitted law with leading axis V, in plain units; objective and status (V, K)."""
+    """A fitted law with leading axis V, in plain units; objective, and whether the search converged (V, K)."""
 
     law: Law
     x: FloatArray  # (V, K, P) in the units of the search
     cost: FloatArray
-    status: IntArray
+    converged: BoolArray
     repeated: FloatArray  # (V, 1 + M), log h and log R* of each source
 
 
@@ -63,6 +64,7 @@ class Stop:
 EXACT = Stop(ITERATIONS, TOLERANCE, settle=True)
 FOLD = Stop(ITERATIONS, REPLICATE_TOLERANCE)
 NEAR = Stop(REPLICATE_ITERATIONS, BELIEVED_TOLERANCE)
+REPLICATE = Stop(REPLICATE_ITERATIONS, REPLICATE_TOLERANCE, NEARBY)
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,16 @@ class Estimation:
         packing = Packing(law, len(inputs.sources), evidence.find_fixed(law, rows))
         defined = packing.is_defined(givens, observed)
         observed = replace(observed, weight=np.where(defined, observed.weight, 0.0))
-        _require_weight(law, inputs.targets, observed)
+        totals = zip(inputs.targets, observed.weight.sum(axis=0).tolist(), strict=True)
+        if empty := [repr(name) for name, total in totals if total == 0]:
+            message = f"law {law.name!r} is undefined on every run that has a loss for {', '.join(empty)}"
+            hint = "add runs with languages that help these targets (Theta above 0), or choose another law"
+            raise FitError(message, hint=hint)
         noise = np.full(len(inputs.targets), NOISE)
         usual = {name: values[0] for name, values in law.knobs.items()}
         levels = Levels.of(evidence.log, rows)
         loss = np.exp(np.average(observed.log_loss, axis=0, weights=observed.weight))
-        core = beliefs_apart(packing, levels, loss)
+        core = believe_together(packing, levels, loss)
         believed = PriorTable.of(packing, usual, givens, noise, core)
         alike = evidence.usual[None]
         return cls(packing, observed, inputs, givens, evidence, settings, believed, core, levels, law.threshold, alike)
@@ -175,12 +181,7 @@ class Estimation:
         return np.take_along_axis(trial.x.reshape(start.shape), order[..., None], axis=1)
 
     def search(
-        self,
-        shares: FloatArray,
-        start: FloatArray,
-        stop: Stop,
-        progress: Stage | None = None,
-        draws: FloatArray | None = None,
+        self, shares: FloatArray, start: FloatArray, stop: Stop, progress: Stage = None, draws: FloatArray | None = None
     ) -> Solution:
         """Every start (V, S, K, P) followed, chunk by chunk.
 
@@ -192,10 +193,10 @@ class Estimation:
         Memory: `CHUNK_BYTES` a thread for the Jacobians, four times that beside it, and V K P numbers for the result.
         """
         V, S, K, P = start.shape
-        replicate = np.repeat(np.arange(V), S * K)
-        target = np.tile(np.arange(K), V * S)
-        flat = start.reshape(-1, P)
-        moved = None if draws is None else draws.reshape(-1, P)
+        replicate = np.tile(np.repeat(np.arange(V), S), K)  # target by target: replicates of one often start alike
+        target = np.repeat(np.arange(K), V * S)
+        flat = np.moveaxis(start, 2, 0).reshape(-1, P)
+        moved = None if draws is None else np.moveaxis(draws, 2, 0).reshape(-1, P)
         size = max(1, int(CHUNK_BYTES / (len(self.observed.N) * (P + 2) * 8)))
         chunks = [slice(first, min(first + size, len(flat))) for first in range(0, len(flat), size)]
         parts: list[Solution] = []
@@ -212,7 +213,8 @@ class Estimation:
                 parts.append(part)
                 if progress is not None:
                     progress(rows.stop, len(flat))
-        return Solution(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+        order = np.arange(len(flat)).reshape(K, V * S).T.ravel()
+        return Solution(*(np.concatenate([getattr(part, name) for part in parts])[order] for name in vars(parts[0])))
 
     def regression(
         self, target: IntArray, shares: FloatArray, at: FloatArray, draws: FloatArray | None = None
@@ -240,8 +242,8 @@ class Estimation:
     def alike(self) -> FloatArray:
         """Which rows have one mixture, N and D, (R, G) of 0 and 1: a row twice at half weight is one row."""
         log = self.evidence.log
-        rows = np.column_stack([log.groups, self.observed.p, log.N, log.D])  # p knows of repeated tokens, too
-        place = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+        lost = np.round(log.p - self.observed.p, 12)  # of repeated tokens; what differs by rounding alone is one
+        place = np.unique(np.column_stack([log.groups, log.N, log.D, lost]), axis=0, return_inverse=True)[1].ravel()
         return (place[:, None] == np.arange(place.max() + 1)).astype(np.float64)
 
     @property
@@ -268,6 +270,10 @@ class Estimation:
             return ratios if ratios.ndim == 2 else ratios[number]
 
         def residuals(x: FloatArray, number: IntArray) -> tuple[FloatArray, FloatArray]:
+            alike = ratios.ndim == 2 and np.ptp(target[number]) == 0 and (x == x[0]).all()
+            if alike and len(x) > 1:  # as replicates begin
+                error, jacobian = residuals(x[:1], number[:1])
+                return np.repeat(error, len(x), axis=0), np.repeat(jacobian, len(x), axis=0)
             there = law(x, number)
             predicted, slopes = there.expansion(take_ratios(number), seen.N, seen.D)
             if harm is not None and isinstance(there, CoreLaw):
@@ -313,7 +319,7 @@ class Estimation:
     def as_estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> FittedLaws:
         x = self.packing.fill_unseen(solution.x[rows], seen)
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
-        return FittedLaws(self.law_at(x), x, solution.cost[rows], solution.status[rows], repeated)
+        return FittedLaws(self.law_at(x), x, solution.cost[rows], solution.converged[rows], repeated)
 
     def find_seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""
@@ -334,15 +340,7 @@ class Estimation:
         return plain.map(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 
-def _require_weight(law: type[Law], targets: tuple[str, ...], observed: Observations) -> None:
-    empty = [repr(name) for name, total in zip(targets, observed.weight.sum(axis=0), strict=True) if total == 0]
-    if empty:
-        message = f"law {law.name!r} is undefined on every run that has a loss for {', '.join(empty)}"
-        hint = "add runs with languages that help these targets (Theta above 0), or choose another law"
-        raise FitError(message, hint=hint)
-
-
 def _settle(objective: Regression, found: Solution) -> Solution:
     """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
     last = minimize(objective, found.x, SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING)
-    return replace(last, status=found.status)
+    return replace(last, converged=found.converged)

@@ -28,17 +28,6 @@ from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix, read_transfer
 from shapleymix.tables.words import format_size, parse_size
 
-
-def scale_weights(log: RunLog) -> FloatArray:
-    """(R,) weights of the rows, the largest between 1 and 2: only their shares matter, and sums must not overflow.
-
-    The factor is a power of two, so that no digit changes.
-    """
-    if log.weight is None:
-        return np.ones(len(log))
-    return np.ldexp(log.weight, 1 - int(np.frexp(log.weight.max())[1]))
-
-
 SAME = 0.01
 """Budgets whose logarithms span no more than twice this count as one: token counts are rounded to batches."""
 
@@ -109,7 +98,7 @@ Predicted from fits to smaller pools or other sizes, best epochs are off by a fa
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # known by itself: two with the same numbers are not compared
 class Evidence:
     """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
 
@@ -170,10 +159,8 @@ class Evidence:
         `targets` (K,) are the places in the log of those that the law has, where it has not all.
         """
         log = self.log
-        if not law.takes_repetition:
-            return law.losses(log.p, log.N, log.D)
         if not self.repeats(type(law)):
-            return law.losses(self.ratios(self.usual), log.N, log.D)
+            return law.losses(self.ratios(self.usual) if law.takes_repetition else log.p, log.N, log.D)
         found = law.losses(self.ratios(repeated), log.N, log.D)
         if not models_harm(type(law)) or not isinstance(law, CoreLaw):
             return found
@@ -188,15 +175,10 @@ class Evidence:
 
     def find_fixed(self, law: type[Law], rows: BoolArray | slice) -> dict[str, float]:
         """Symbols of the law that the budgets of some rows cannot tell, with the value they are held at."""
-        counts = {"N": len(levels(self.log.N[rows])), "D": len(levels(self.log.D[rows]))}
-        held: dict[str, float] = {}
-        for known in law.symbols_to_fit():
-            count = counts[known.budget] if known.budget else 3
-            if count == 1:
-                held[known.name] = 0.0
-            elif count == 2 and known.usual is not None:
-                held[known.name] = known.usual
-        return held
+        counts = {"N": len(levels(self.log.N[rows])), "D": len(levels(self.log.D[rows])), None: 3}
+        known = [(one, counts[one.budget]) for one in law.symbols_to_fit()]
+        values = {one.name: 0.0 if count == 1 else one.usual for one, count in known if count < 3}
+        return {name: value for name, value in values.items() if value is not None}
 
     def observations(self, law: type[Law], inputs: Inputs) -> Observations:
         """The rows in the units of the search."""
@@ -218,23 +200,25 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
         If no trained row is left.
     """
     least, own_least = parse_size(settings.min_tokens), parse_size(settings.min_own_tokens or 0.0)
-    notices: list[str] = []
-    keep = _drop(log.D != 0, "untrained models (D = 0)", notices)
+    share, fewest = log.D / log.ends, (log.p * log.D[:, None]).min(axis=1, initial=np.inf)
+    wanted = {"untrained models (D = 0)": log.trained}
     if log.split is not None and not with_held_out:
-        inside = np.array([label == "fit" for label in log.split])
-        keep &= _drop(inside, "held out by the split column", notices, within=keep)
-    if least > 0:
-        enough = (log.p * log.D[:, None]).min(axis=1, initial=np.inf) >= least
-        keep &= _drop(enough, f"a language has fewer than {least:g} tokens", notices, within=keep)
-    share = log.D / log.ends
+        wanted["held out by the split column"] = np.array([label == "fit" for label in log.split])
+    wanted[f"a language has fewer than {least:g} tokens"] = fewest >= least
     if settings.checkpoints == FINAL:
-        if keep.any() and not (keep & (share >= FINISHED)).any():
-            hint = "check the schedule or final column, or fit the losses along runs (checkpoints = all)"
-            raise DataError("no run reaches the end of its schedule", location=Location(file=log.origin), hint=hint)
-        keep &= _drop(~np.isnan(share), "of runs that did not reach the end of their schedule", notices, within=keep)
-        keep &= _drop(share >= EARLIEST, f"before {EARLIEST:g} of their run's schedule", notices, within=keep)
+        wanted["of runs that did not reach the end of their schedule"] = ~np.isnan(share)
+        wanted[f"before {EARLIEST:g} of their run's schedule"] = share >= EARLIEST
+    keep, notices = np.ones(len(log), dtype=bool), list[str]()
+    for what, inside in wanted.items():
+        if lost := int((keep & ~inside).sum()):
+            notices.append(f"left out {lost} {'row' if lost == 1 else 'rows'}: {what}")
+        keep &= inside
     if not keep.any():
-        raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=_NOTHING_LEFT)
+        hint = "check D, the split column, and the filters on tokens"
+        raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=hint)
+    if settings.checkpoints == FINAL and not (keep & (share >= FINISHED)).any():
+        hint = "check the schedule or final column, or fit the losses along runs (checkpoints = all)"
+        raise DataError("no run reaches the end of its schedule", location=Location(file=log.origin), hint=hint)
     kept = log.select(keep)
     measured, own = ~np.isnan(kept.loss), own_tokens(kept) >= own_least
     if not own.all():
@@ -242,38 +226,33 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
             f"left out {int((measured & ~own).sum())} losses of runs with fewer than "
             f"{own_least:g} tokens of that language"
         )
-    counts, final, told = _by_schedule(share[keep], settings)
-    weight = np.where(measured & own, (scale_weights(kept) * counts)[:, None], 0.0)
-    _check_targets(kept, weight * final[:, None])
+    counts, final, of_checkpoints = _by_schedule(share[keep], settings)
+    given = 1.0 if kept.weight is None else kept.weight / max(kept.weight.max(), 1e-300)  # only shares matter
+    weight = np.where(measured & own, (given * counts)[:, None], 0.0)
+    totals = (weight * final[:, None]).sum(axis=0).tolist()
+    if empty := [name for name, total in zip(log.targets, totals, strict=True) if total == 0]:
+        hint = "fill in losses, drop the column, give rows a weight above 0, or loosen the filter on own tokens"
+        place = Location(file=log.origin, column=f"loss_{empty[0]}")
+        raise DataError(f"no usable loss for {', '.join(map(repr, empty))}", location=place, hint=hint)
     if not own_least and (absent := int(((own_tokens(kept) == 0) & measured).sum())):
         notices.append(
             f"{absent} of {kept.loss.size} losses come from runs that saw none of the target's language, which often "
             f"behave differently: {ONE_LAW}"
         )
-    return Evidence(kept, weight, final, (*told, *notices))
+    return Evidence(kept, weight, final, (*of_checkpoints, *notices))
 
 
 def _by_schedule(share: FloatArray, settings: Settings) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
     """Weight of each row by its share (R,) of the schedule, which rows judge fits, and notices about checkpoints."""
     every, early = np.ones(len(share)), ~(share >= FINISHED)
-    counted = f"{early.sum()} of {len(share)} rows are checkpoints before the end of their run: the fit answers for"
+    count = f"{early.sum()} of {len(share)} rows are checkpoints before the end of their run: the fit answers for"
     if not early.any():
         return every, ~early, ()
     if settings.checkpoints == ALL:
-        return every, every > 0, (f"{counted} losses along a run, not for final ones, and all rows count alike",)
+        return every, every > 0, (f"{count} losses along a run, not for final ones, and all rows count alike",)
     how = f"each counts by its share of the run's tokens, to the power {CHECKPOINT_POWER:g}"
-    told = f"{counted} final losses, and {how} (checkpoints all answers for losses along a run)"
-    return np.minimum(share, 1.0) ** CHECKPOINT_POWER, ~early, (told,)
-
-
-_NOTHING_LEFT = "check D, the split column, and the filters on tokens"
-
-
-def _drop(keep: BoolArray, what: str, notices: list[str], within: BoolArray | None = None) -> BoolArray:
-    lost = int((~keep if within is None else within & ~keep).sum())
-    if lost:
-        notices.append(f"left out {lost} {'row' if lost == 1 else 'rows'}: {what}")
-    return keep.copy()
+    text = f"{count} final losses, and {how} (checkpoints all answers for losses along a run)"
+    return np.minimum(share, 1.0) ** CHECKPOINT_POWER, ~early, (text,)
 
 
 def drop_losses(evidence: Evidence, rows: BoolArray) -> Evidence:
@@ -300,16 +279,6 @@ def own_tokens(log: RunLog) -> FloatArray:
     """Tokens of each target's own data in each run, (R, K); infinite for a target that has none among the sources."""
     own = own_data(log.paths, log.targets)
     return np.where(own.any(axis=0), log.p @ own * log.D[:, None], np.inf)
-
-
-def _check_targets(log: RunLog, weight: FloatArray) -> None:
-    empty = [name for name, total in zip(log.targets, weight.sum(axis=0), strict=True) if total == 0]
-    if empty:
-        place = Location(file=log.origin, column=f"loss_{empty[0]}")
-        raise DataError(f"no usable loss for {', '.join(map(repr, empty))}", location=place, hint=_NO_LOSS)
-
-
-_NO_LOSS = "fill in the losses, drop the column, give rows a weight above 0, or loosen the filter on own tokens"
 
 
 ONE_LAW = "one law is fitted to all; a filter on own tokens (min_own_tokens) leaves them out"

@@ -17,8 +17,8 @@ from shapleymix.fitting.coverage import Coverage, Extrapolation
 from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, choose_law, score
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
-from shapleymix.fitting.one_law import errors_of, fit_other_form, noise_of, residual_of
-from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Points, Prediction, points_of
+from shapleymix.fitting.one_law import find_noise, find_residual, fit_other_form, score_fit
+from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Names, Points, Prediction, points_of
 from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fit_regimes, part_regimes
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.residual import Residual
@@ -27,7 +27,7 @@ from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, recenter, widen, with_score
 from shapleymix.fitting.symbols import sort_held
 from shapleymix.laws import Law
-from shapleymix.laws.core import Chinchilla, CoreLaw, Kaplan, models_harm
+from shapleymix.laws.core import Chinchilla, CoreLaw, Kaplan
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.statistics import interval_ends, ranks_of
 from shapleymix.tables.languages import LanguagesSpec, Unit, harm_map, languages_of, paths_of, tokens_at_hand, unit_of
@@ -213,11 +213,11 @@ class Fit(Tabular, Record):
         limits = limits_of_points(unique, supply, mixtures)
         raw, losses, ends = self._evaluate(mixtures, sizes, tokens, limits, level, read)
         place = self.locate(mixtures, sizes, tokens)
-        told = self.warnings_at(mixtures, sizes, tokens, raw, limits, None if runs is None else names)
+        sentences = self.warnings_at(mixtures, sizes, tokens, raw, limits, None if runs is None else names)
         found = Prediction(
             names, self.sources, self.targets, sizes, tokens, mixtures, losses, ends[0], ends[1], level,
             place.outside, (raw > self.coverage.untrained) & ~place.foreign,
-            told[:MOST_WARNINGS], told[MOST_WARNINGS:], read.name,
+            sentences[:MOST_WARNINGS], sentences[MOST_WARNINGS:], read.name,
         )  # fmt: skip
         caution(found.warnings)
         return found
@@ -274,16 +274,18 @@ class Fit(Tabular, Record):
         """What the intervals leave out, in words; nothing if the fit has replicates and held-out residuals."""
         if self.replicates is None and self.noise is None:
             return ("there are no intervals: the fit has neither bootstrap replicates nor held-out residuals",)
-        if self.replicates is None:
-            return ("intervals leave out how little the law is known: they are too narrow (no bootstrap replicates)",)
-        if self.noise is None:
-            return ("intervals leave out the scatter of a new run: they are too narrow (no held-out residuals)",)
-        return ()
+        what = ["how little the law is known (no bootstrap replicates)"] * (self.replicates is None)
+        what += ["the scatter of a new run (no held-out residuals)"] * (self.noise is None)
+        return tuple(f"intervals are too narrow: they leave out {one}" for one in what)
 
     def locate(self, p: FloatArray, N: FloatArray, D: FloatArray) -> Extrapolation:
         """Where points (R, M) at N and D (R,) lie."""
-        other = np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
-        return Extrapolation(p, N, D, self.sources, self.targets, self.coverage, sort_held(self.law, self.held), other)
+        held, other = sort_held(self.law, self.held), self.is_other_regime(p)
+        return Extrapolation(p, N, D, self.sources, self.targets, self.coverage, held, other)
+
+    def is_other_regime(self, p: FloatArray) -> BoolArray:
+        """Which losses (R, K) of mixtures (R, M) are of the other regime, if there is one."""
+        return np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
 
     def is_untold(self, p: FloatArray) -> BoolArray:
         """Losses (R, K) that nothing tells: of mixtures (R, M) without the target's own source, where a filter on own
@@ -296,24 +298,19 @@ class Fit(Tabular, Record):
         return (own >= 0) & had & (p[:, own] < TRACE)
 
     def warnings_at(
-        self,
-        p: FloatArray,
-        N: FloatArray,
-        D: FloatArray,
-        losses: FloatArray,
-        unique: FloatArray | None = None,
-        names: tuple[str, ...] | None = None,
+        self, p: FloatArray, N: FloatArray, D: FloatArray, losses: FloatArray, unique: FloatArray, names: Names
     ) -> tuple[str, ...]:
-        """What a reader of losses (R, K) at points (R, M) should know, what matters most first."""
-        place, limits = self.locate(p, N, D), np.broadcast_to(np.nan if unique is None else unique, p.shape)
-        counted, found = warnings_of_repetition(self.repetition, p, limits, D, self.sources, names), []
+        """What a reader of losses (R, K) at points (R, M) should know, what matters most first.
+
+        `unique` (R, M) are their unique tokens, NaN for no limit; `names` those of the points.
+        """
+        place, found = self.locate(p, N, D), list[str]()
+        of_repeats = warnings_of_repetition(self.repetition, p, unique, D, self.sources, names)
         if untold := np.flatnonzero(np.any(self.is_untold(p), axis=0)).tolist():
             who = short([self.targets[j] for j in untold])
             found.append(f"no prediction for {who} without any of it: every fitted run had some")
         found += place.lacking(losses)
-        if self.repetition is not None and models_harm(type(self.law)):
-            found += self.repetition.much_harm(p, limits, N, D, self.paths, self.targets)
-        found += [*place.beyond(), *(() if self.absent is None else self.absent.warnings(self.targets, p)), *counted]
+        found += [*place.beyond(), *(() if self.absent is None else self.absent.warnings(self.targets, p)), *of_repeats]
         return (*found, *(() if self.replicates is None and self.noise is None else self.missing_from_intervals()))
 
     def parameters(self, level: float = LEVEL) -> list[ParameterRow]:
@@ -358,11 +355,10 @@ class FitLosses(LossSource):
     @classmethod
     def of(cls, fit: Fit, N: float, D: float, available: FloatArray | None) -> FitLosses:
         """A fit at N parameters, D tokens and unique tokens (M,), NaN for no limit."""
-        known, unlimited = fit.repetition, available is None or bool(np.isnan(available).all())
-        told = None if known is None or unlimited else available
-        supply = None if told is None else np.where(np.isnan(told), np.inf, told / D)
+        known, supply = fit.repetition, None
         symbols, drawn = (np.zeros(1 + len(fit.sources)), None) if known is None else (known.symbols, known.replicates)
-        if known is not None and supply is not None:
+        if known is not None and available is not None and not np.isnan(available).all():
+            supply = np.where(np.isnan(available), np.inf, available / D)
             far = [np.log(one.max()) for one in fit.coverage.beyond_budgets(np.array([N]), np.array([D]))[:2]]
             drawn = known.draw(float(np.hypot(*far)), fit.seed)
         harmed = harm_map(fit.paths, fit.targets)
@@ -392,9 +388,12 @@ class FitLosses(LossSource):
         self, known: FloatArray, p: FloatArray, asked: Callable[[LawAtBudget, FloatArray], FloatArray]
     ) -> FloatArray:
         """Losses (..., K) with those of the other regime where they are meant."""
-        if self.without is None or self.fit.absent is None or not (there := self.fit.absent.entries(p[None])[0]).any():
-            return known
-        return np.where(there, asked(self.without, traceless(p)), known)
+        there = self.fit.is_other_regime(p[None])[0]
+        return (
+            known
+            if self.without is None or not there.any()
+            else np.where(there, asked(self.without, traceless(p)), known)
+        )
 
     def losses(self, p: FloatArray) -> FloatArray:
         return self._of_regimes(self._hide(self._lift(p), p), p, LawAtBudget.losses)
@@ -411,34 +410,33 @@ class FitLosses(LossSource):
         return self._of_regimes(found, p, lambda without, q: recenter(without, q, samples))
 
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
-        if self.fit.noise is None:
-            return super().scatter(p, samples, runs=runs)
-        absent, entries = self.fit.absent, None if self.fit.absent is None else self.fit.absent.entries(p)
-        found = self.fit.noise.field(p, samples, self.fit.seed, self.fit.residual, runs=runs)
-        if absent is None or entries is None or not entries.any():
-            return found
-        other = self.fit.noise.field(p, samples, self.fit.seed, absent.residual, runs=runs)
-        return np.where(np.hstack([np.zeros((len(p), 1), dtype=bool), entries, entries]), other, found)
-
-    def scale_noise(self, p: FloatArray, unit: FloatArray) -> FloatArray:
-        absent, noise = self.fit.absent, self.fit.noise
+        absent, noise, there = self.fit.absent, self.fit.noise, self.fit.is_other_regime(p)
         if noise is None:
-            return super().scale_noise(p, unit)
-        own = noise.scale
+            return super().scatter(p, samples, runs=runs)
+        found = noise.field(p, samples, self.fit.seed, self.fit.residual, runs=runs)
+        if absent is None or not there.any():
+            return found
+        other = noise.field(p, samples, self.fit.seed, absent.residual, runs=runs)
+        return np.where(np.hstack([np.zeros((len(p), 1), dtype=bool), there, there]), other, found)
+
+    def _scale_noise(self, noise: Noise, p: FloatArray, unit: FloatArray) -> FloatArray:
+        """What unit noise (..., 1 + 2K) makes of the log losses (..., K) of one mixture."""
+        absent, own = self.fit.absent, noise.scale
         if absent is not None and absent.noise is not None:
             own = np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
         return noise.of_targets(unit, own, form_errors(self.fit.coverage, noise, self.N, self.D)[0])
 
-    def form(self, p: FloatArray, samples: int) -> FloatArray:
-        noise = self.fit.noise
+    def errors(self, p: FloatArray, unit: FloatArray) -> FloatArray:
+        noise, samples = self.fit.noise, len(unit)
         size = form_errors(self.fit.coverage, noise, self.N, self.D)[1]
         if self.fit.other_form is not None and isinstance(self.fit.law, CoreLaw):
             size = np.hypot(size, np.log(self.fit.other_form.core(self.N, self.D) / self.fit.law.core(self.N, self.D)))
         if self.fit.repetition is not None and self.with_own.supply is not None:
             size = np.hypot(size, self.fit.repetition.form(p, epochs_of(p, self.with_own.supply, 1.0)))
         drawn = form_draws(samples, self.fit.seed) if samples > 1 else np.zeros(1)
-        heavy = np.ones(samples) if noise is None else noise.heavy(samples, self.fit.seed)
-        return (heavy * drawn)[:, None] * size
+        if noise is None:
+            return drawn[:, None] * size
+        return self._scale_noise(noise, p, unit) + (noise.heavy(samples, self.fit.seed) * drawn)[:, None] * size
 
     def tilts(self, p: FloatArray, samples: int) -> FloatArray | None:
         noise = self.fit.noise
@@ -447,18 +445,17 @@ class FitLosses(LossSource):
         # the same draws for a source, whatever their order
         order = ranks_of(np.vstack([self.fit.coverage.whole_p_range.T, p]))
         unit = noise.tilts(p, order, samples, self.fit.seed, self.fit.residual)
-        return self.scale_noise(p, unit).swapaxes(1, 2)
+        return self._scale_noise(noise, p, unit).swapaxes(1, 2)
 
     def most(self, p: FloatArray) -> FloatArray:
-        most, absent = self.fit.coverage.untrained, self.fit.absent
-        return most if absent is None else np.where(absent.entries(p[None])[0], np.inf, most)
+        return np.where(self.fit.is_other_regime(p[None])[0], np.inf, self.fit.coverage.untrained)
 
     def outside(self, p: FloatArray) -> BoolArray:
         return self.fit.locate(p, *self._budgets(p)).outside
 
     def warnings(self, p: FloatArray, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        unique = None if self.with_own.supply is None else self.with_own.supply * self.D
-        return self.fit.warnings_at(p, *self._budgets(p), self.raw(p), unique, names)
+        shares = np.nan if self.with_own.supply is None else self.with_own.supply
+        return self.fit.warnings_at(p, *self._budgets(p), self.raw(p), shares * np.full(p.shape, self.D), names)
 
     def _budgets(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.full(len(p), self.N), np.full(len(p), self.D)
@@ -574,8 +571,8 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         If the runs are too few for the law.
     """
     study, point, absent = fit_regimes(parts, law, progress)
-    log, inputs, residual = study.log, study.inputs, residual_of(study, point, study.evidence.judged)
-    fitted_scores, held_out, odd = errors_of(study, point, residual)
+    log, inputs, residual = study.log, study.inputs, find_residual(study, point, study.evidence.judged)
+    fitted_scores, held_out, odd = score_fit(study, point, residual)
     found = Fit(
         law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
         stopped=point.stopped, held=point.held, residual=residual, coverage=point.coverage,
@@ -583,7 +580,7 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         rows=int(point.used.any(axis=1).sum()),
         notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),
-        noise=noise_of(study, point, study.evidence.judged), parents=dict(log.parents),
+        noise=find_noise(study, point, study.evidence.judged), parents=dict(log.parents),
         other_form=fit_other_form(study, point),
         caveats=tuple(text for text, repeated in odd.items() if repeated),
     )  # fmt: skip

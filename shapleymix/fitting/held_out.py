@@ -13,12 +13,11 @@ from scipy.stats import norm, rankdata, t
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
-from shapleymix.fitting.estimation import EVERY, FOLD, Estimation
+from shapleymix.fitting.estimation import FOLD, Estimation
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import AUTO
 from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_by_fold
-from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, ask
 from shapleymix.laws.core import Chinchilla
@@ -31,21 +30,21 @@ TWO_ERRORS = float(norm.cdf(2.0))
 """Probability from which one law is called better than another: that of two standard errors of a normal law."""
 
 
-def over_mixtures(parts: FloatArray, groups: IntArray) -> FloatArray:
+def find_errors(parts: FloatArray, groups: IntArray) -> FloatArray:
     """Standard errors (...) of sums over rows of parts (..., R), which sum to 0: rows of one mixture err together."""
     sums = parts @ (groups[:, None] == np.unique(groups))
     count = sums.shape[-1]
     return np.sqrt(np.square(sums).sum(axis=-1) * count / max(count - 1, 1))
 
 
-def probability_below(mean: FloatArray, error: FloatArray, count: int) -> FloatArray:
+def chance_below(mean: FloatArray, error: FloatArray, count: int) -> FloatArray:
     """Probability that a mean over so many mixtures is below 0, by Student's t of its standard error."""
     return t.cdf(-mean / np.maximum(error, 1e-300), max(count - 1, 1))
 
 
-def surely(mean: FloatArray | float, error: FloatArray | float, count: int) -> int:
+def judge(mean: FloatArray | float, error: FloatArray | float, count: int) -> int:
     """1 or -1 where a mean over so many mixtures, with its standard error, is surely above or below 0, else 0."""
-    below = float(probability_below(np.asarray(mean), np.asarray(error), count))
+    below = float(chance_below(np.asarray(mean), np.asarray(error), count))
     return int(below < 1 - TWO_ERRORS) - int(below > TWO_ERRORS)
 
 
@@ -84,16 +83,12 @@ def mean_of(values: FloatArray) -> float:
     return float(there.mean()) if len(there) else float("nan")
 
 
-NO_END = np.array(np.nan)
-"""Of an interval that is not known."""
+NONE = np.array(np.nan)
+"""The ends of an interval that is not known."""
 
 
 def score(
-    targets: tuple[str, ...],
-    loss: FloatArray,
-    predicted: FloatArray,
-    low: FloatArray = NO_END,
-    high: FloatArray = NO_END,
+    targets: tuple[str, ...], loss: FloatArray, predicted: FloatArray, low: FloatArray = NONE, high: FloatArray = NONE
 ) -> Scores:
     """Score predictions (R, K), and their intervals, against losses (R, K), where both are there."""
     use = ~np.isnan(loss) & ~np.isnan(predicted)
@@ -107,33 +102,21 @@ def score(
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
+    return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
 def _r_squared(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:
     """Share of the losses' variance that is explained; none of losses that are one but for rounding."""
     rows = np.maximum(use.sum(axis=0), 1)
     center = np.where(use, loss, 0.0).sum(axis=0) / rows
-    spread = np.where(use, (loss - center) ** 2, 0.0).sum(axis=0)
-    residual = np.where(use, (loss - predicted) ** 2, 0.0).sum(axis=0)
-    varies = spread > rows * (1e-12 * center) ** 2
-    return np.where(varies, 1.0 - residual / np.where(varies, spread, 1.0), np.nan)
+    spread, residual = (np.where(use, (loss - one) ** 2, 0.0).sum(axis=0) for one in (center, predicted))
+    return 1.0 - _ratio(residual, np.where(spread > rows * (1e-12 * center) ** 2, spread, 0.0))
 
 
 def _spearman(loss: FloatArray, predicted: FloatArray, use: BoolArray) -> FloatArray:
     """Rank correlation of every target; ties get their mean rank, a constant prediction has none."""
-    measured, told = (rankdata(np.where(use, one, np.nan), axis=0, nan_policy="omit") for one in (loss, predicted))
-    return pearson(measured, told, use)
-
-
-UNCOUNTED = 10**6  # a black box is never the simplest
-
-
-def size_of(law: type[Law], study: Study) -> int:
-    """Number of fitted values per target."""
-    if issubclass(law, BlackBox):
-        return UNCOUNTED
-    return len(Packing(law, len(study.log.sources), study.evidence.find_fixed(law, EVERY)).names)
+    one, other = (rankdata(np.where(use, each, np.nan), axis=0, nan_policy="omit") for each in (loss, predicted))
+    return pearson(one, other, use)
 
 
 @dataclass(frozen=True)
@@ -153,7 +136,7 @@ class HeldOut:
         log, evidence, found = study.log, study.evidence, predicted.copy()
         spread = np.ones(log.loss.shape)
         for mask, one in zip(masks, found, strict=True):
-            left = missed_by(law, log, one, evidence.judged & ~mask[:, None])
+            left = find_missed(law, log, one, evidence.judged & ~mask[:, None])
             residual = Residual.of(log, left, evidence.weight)
             one[mask] *= np.exp(residual.mean(log.p[mask]))
             for targets, known in residual.covariance(log.p[mask]):
@@ -161,19 +144,19 @@ class HeldOut:
         return cls(_pick_held_out(predicted, masks), _pick_held_out(found, masks), spread)
 
 
-def log_ratio(loss: FloatArray, found: FloatArray, counted: BoolArray) -> FloatArray:
+def take_logs(loss: FloatArray, found: FloatArray, wanted: BoolArray) -> FloatArray:
     """Log of measured over predicted losses (R, K); NaN where none counts."""
     with np.errstate(invalid="ignore", divide="ignore"):
         left = np.log(loss / found)
-    return np.where(counted & np.isfinite(left), left, np.nan)
+    return np.where(wanted & np.isfinite(left), left, np.nan)
 
 
-def missed_by(law: type[Law], log: RunLog, found: FloatArray, counted: BoolArray) -> FloatArray:
+def find_missed(law: type[Law], log: RunLog, found: FloatArray, wanted: BoolArray) -> FloatArray:
     """What a law that knows mixtures misses of the losses (R, K) that count, in logs; NaN else, and of a black box.
 
     A black box fits itself to what is left of its runs.
     """
-    return log_ratio(log.loss, found, counted & ("mixture" in law.needs and not issubclass(law, BlackBox)))
+    return take_logs(log.loss, found, wanted & ("mixture" in law.needs and not issubclass(law, BlackBox)))
 
 
 def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:
@@ -182,35 +165,36 @@ def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:
     A parametric law is fitted to all folds in one batch, a learner such as boosted trees to one at a time.
     """
     if issubclass(law, BlackBox):
-        return HeldOut.of(study, law, _predict_by_learner(law, study, masks), masks)
-    if law.knobs:
-        return HeldOut.of(study, law, _predict_tuned(law, study, masks), masks)
-    predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
-    for alike, problem in _problems(law, study, masks):
-        found = estimate(problem, (~masks[alike]).astype(np.float64), stop=FOLD)
-        predicted[alike] = study.evidence.losses(found.law, found.repeated)
-        held = np.any(masks[alike], axis=0)[:, None] & (problem.observed.weight > 0)
-        require_losses(law.name, _pick_held_out(predicted[alike], masks[alike]), held, study.log)
+        predicted = _predict_by_learner(law, study, masks)
+    else:
+        predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
+        for alike, problem in _problems(law, study, masks):
+            predict = _predict_tuned if law.knobs else _predict_untuned
+            predicted[alike] = predict(problem, study, masks[alike])
+    found = _pick_held_out(predicted, masks)
+    wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
+    # a law that is tuned says nothing of a target whose every loss is in one fold: the others know nothing of it
+    mute = np.zeros(found.shape[1], dtype=bool) if law.knobs else ~(wanted & ~np.isnan(found)).any(axis=0)
+    refuse(law.name, found, wanted & ((found <= 0) | (found >= ABSURD) | mute), study.log)
     return HeldOut.of(study, law, predicted, masks)
 
 
-def _predict_tuned(law: type[Law], study: Study, masks: BoolArray) -> FloatArray:
+def _predict_untuned(problem: Estimation, study: Study, masks: BoolArray) -> FloatArray:
+    """Losses (V, R, K) by a law without knobs."""
+    found = estimate(problem, (~masks).astype(np.float64), stop=FOLD)
+    return study.evidence.losses(found.law, found.repeated)
+
+
+def _predict_tuned(problem: Estimation, study: Study, masks: BoolArray) -> FloatArray:
     """Losses (V, R, K) by a law that chooses what it believes: by the other folds, or by folds of its own."""
-    log = study.log
-    predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
-    for alike, problem in _problems(law, study, masks):
-        if len(alike) > 2:
-            predicted[alike] = study.memory.tune(problem, np.ones(len(log)), masks[alike]).losses
-            continue
-        for number in alike:
-            share = (~masks[number]).astype(np.float64)
-            best = study.memory.tune(problem, share, study.choosing_folds(~masks[number]))
-            x = best.problem.follow(share[None], best.start[None])
-            predicted[number] = np.exp(best.problem.predict(x)[0])
-    held = np.any(masks, axis=0)[:, None] & (study.evidence.weight > 0)
-    told = _pick_held_out(predicted, masks)  # NaN where a target's every loss is in one fold: the others know nothing
-    require_losses(law.name, told, held & ~np.isnan(told), log)
-    return predicted
+    if len(masks) > 2:
+        return study.tune(problem, np.ones(len(study.log)), masks).losses
+    predicted = []
+    for mask in masks:
+        share = (~mask).astype(np.float64)
+        best = study.tune(problem, share, study.choosing_folds(~mask))
+        predicted.append(best.problem.predict(best.problem.follow(share[None], best.start[None]))[0])
+    return np.exp(np.stack(predicted))
 
 
 def _problems(law: type[Law], study: Study, masks: BoolArray) -> Iterator[tuple[list[int], Estimation]]:
@@ -234,12 +218,7 @@ def _predict_by_learner(learner: type[BlackBox], study: Study, masks: BoolArray)
         found = teach(learner, log, replace(seen, weight=seen.weight * ~mask[:, None]), study.seed)
         return as_losses(learner.name, ask(learner.name, lambda: found(seen.p, log.N, log.D)), log.loss.shape)
 
-    predicted = np.stack([without(mask) for mask in masks])
-    found = _pick_held_out(predicted, masks)
-    wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
-    mute = ~(wanted & ~np.isnan(found)).any(axis=0)  # a target without any; single ones may be NaN, without an answer
-    _refuse(learner.name, found, wanted & ((np.abs(found) >= ABSURD) | mute), log)
-    return predicted
+    return np.stack([without(mask) for mask in masks])
 
 
 def teach(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -> BlackBox:
@@ -247,18 +226,14 @@ def teach(learner: type[BlackBox], log: RunLog, seen: Observations, seed: int) -
     return ask(learner.name, lambda: learner.learn(seen, log.groups, seed))
 
 
-def require_losses(name: str, predicted: FloatArray, wanted: BoolArray, log: RunLog) -> None:
-    """Refuse a fitted law that gives no loss (R, K) where one is wanted and its `is_defined` says that it has one.
+def refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> None:
+    """Refuse a law that gives what is no loss at `wrong` places of its predictions (R, K).
 
     Raises
     ------
     FitError
         Naming the law, and the first run and target.
     """
-    _refuse(name, predicted, wanted & ~((predicted > 0) & (predicted < ABSURD)), log)
-
-
-def _refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> None:
     if not wrong.any():
         return
     row, target = (int(place[0]) for place in np.nonzero(wrong))

@@ -20,7 +20,7 @@ from scipy.linalg import get_lapack_funcs
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
 (POSV,) = get_lapack_funcs(("posv",), dtype=np.float64)  # twice as fast as a batch of LU
-HELD = 1e30  # on the diagonal holds an unknown where it is
+FIXED = 1e30  # on the diagonal holds an unknown where it is
 PASSES = 12  # of the pivoting that keeps a step within its box
 
 
@@ -54,14 +54,14 @@ class Curvature:
         """The curvature times x (Q, P)."""
         return _by(self.matrix, x) + self.own * x
 
-    def solve(self, right: FloatArray, held: BoolArray) -> FloatArray:
-        """The x (Q, P) that is 0 where `held`, and elsewhere gives `right` (Q, P); NaN where the system is singular."""
-        own = np.where(held, HELD, self.own)
+    def solve(self, right: FloatArray, fixed: BoolArray) -> FloatArray:
+        """The x (Q, P) that is 0 where `fixed`, else gives `right` (Q, P); NaN where the system is singular."""
+        own = np.where(fixed, FIXED, self.own)
         matrix = self.matrix.copy()
         np.einsum("qpp->qp", matrix)[:] += own
         solved = [POSV(one.T, side, overwrite_a=True)[1:] for one, side in zip(matrix, right, strict=True)]
         found = np.array([x if info == 0 else np.full_like(x, np.nan) for x, info in solved])
-        return np.where(held, 0.0, found)
+        return np.where(fixed, 0.0, found)
 
     def __getitem__(self, which: BoolArray | IntArray) -> Curvature:
         return Curvature(self.rows[which], self.own[which], self.matrix[which])
@@ -72,7 +72,7 @@ class Curvature:
 
 
 def step_in_box(
-    curvature: Curvature, gradient: FloatArray, held: BoolArray, low: FloatArray, high: FloatArray
+    curvature: Curvature, gradient: FloatArray, at_edge: BoolArray, low: FloatArray, high: FloatArray
 ) -> FloatArray:
     """The minimum of `step.curvature.step / 2 + gradient.step` within a box, nearly always exactly.
 
@@ -84,13 +84,13 @@ def step_in_box(
     ----------
     curvature, gradient : Curvature and array (Q, P)
         Of every problem.
-    held : bool array (Q, P)
+    at_edge : bool array (Q, P)
         Unknowns that are at the edge to begin with.
     low, high : array (Q, P)
         The box around the present point: `low <= 0 <= high`.
     """
     curvature = replace(curvature, rows=curvature.rows[:, :0])  # which nothing here asks for
-    edge = np.where(held, 0.0, np.nan)  # where an unknown is held, how far from here
+    edge = np.where(at_edge, 0.0, np.nan)  # where an unknown is at an edge, how far from here
     step = np.empty_like(gradient)
     rows = np.arange(len(gradient))
     for _ in range(PASSES):
@@ -120,7 +120,7 @@ Residuals = Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]]
 Values = Callable[[FloatArray, IntArray], FloatArray]
 """Maps x (Q, P) and problem numbers (Q,) to residuals (Q, R)."""
 
-CONVERGED, ITERATIONS, STALLED = 0, 1, 2
+
 NOTHING = 1e-22  # a cost, or a change of one, below this is zero: an exact fit has no relative decrease
 LONGEST_STEP = 2.0  # of any unknown; unknowns are logarithms or of order one, and far jumps only meet overflow
 LEAST_DAMPING, EASY = 1e-6, 0.05  # at most so much damping, and what a step promises says how near the minimum is
@@ -182,11 +182,11 @@ class Prior:
 
 @dataclass(frozen=True)
 class Solution:
-    """What the search found: unknowns (Q, P), objective (Q,), status (Q,)."""
+    """What the search found: unknowns (Q, P), objective (Q,), and whether it ended (Q,) where no step lowers that."""
 
     x: FloatArray
     cost: FloatArray
-    status: IntArray
+    converged: BoolArray
 
 
 @dataclass
@@ -282,12 +282,12 @@ def minimize(
     x = np.clip(start, objective.low, objective.high)
     number = np.arange(len(x))
     state = objective.expand(number, x, np.full(len(x), damping))
-    best = Solution(x.copy(), state.cost.copy(), np.full(len(x), ITERATIONS))
+    best = Solution(x.copy(), state.cost.copy(), np.zeros(len(x), dtype=bool))
     for _ in range(iterations):
         step, damped = _step(objective, state)
         promised = -np.einsum("qp,qp->q", state.gradient + 0.5 * state.curvature.times(step), step)
         idle = _idle(state, step, promised, tolerance)
-        best.status[state.number[idle]] = CONVERGED
+        best.converged[state.number[idle]] = True
         if not (go := ~idle).any():
             break
         if idle.any():
@@ -304,8 +304,8 @@ def _step(objective: Regression, state: _State) -> tuple[FloatArray, Curvature]:
     """The damped step (q, P) of every open problem, and the damped curvature that gave it."""
     ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * state.scale.max(axis=1, keepdims=True) + 1e-300
     damped = state.curvature.plus(ridge)
-    held = objective.find_active(state.x, state.gradient)
-    step = step_in_box(damped, state.gradient, held, objective.low - state.x, objective.high - state.x)
+    at_edge = objective.find_active(state.x, state.gradient)
+    step = step_in_box(damped, state.gradient, at_edge, objective.low - state.x, objective.high - state.x)
     return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False), damped
 
 
@@ -352,9 +352,7 @@ def _advance(objective: Regression, state: _State, step: FloatArray, promised: F
 
 def _record(best: Solution, state: _State) -> BoolArray:
     """Copy the open problems' standing into the result; say which of them are finished."""
-    stalled = state.damping > 1e9
-    done = (state.quiet >= 2) | stalled
     best.x[state.number] = state.x
     best.cost[state.number] = state.cost
-    best.status[state.number] = np.where(state.quiet >= 1, CONVERGED, np.where(stalled, STALLED, ITERATIONS))
-    return done
+    best.converged[state.number] = state.quiet >= 1
+    return (state.quiet >= 2) | (state.damping > 1e9)

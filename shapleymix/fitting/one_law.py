@@ -15,17 +15,7 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
 from shapleymix.fitting.estimation import Estimation, Stage
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of
-from shapleymix.fitting.held_out import (
-    HeldOut,
-    Scores,
-    log_ratio,
-    missed_by,
-    predict_held_out,
-    require_losses,
-    score,
-    teach,
-)
-from shapleymix.fitting.least_squares import CONVERGED
+from shapleymix.fitting.held_out import HeldOut, Scores, find_missed, predict_held_out, refuse, score, take_logs, teach
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of
 from shapleymix.fitting.repetition import Repetition
@@ -34,6 +24,7 @@ from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study
 from shapleymix.fitting.symbols import draw_untold, levels
 from shapleymix.laws import BlackBox, Law
+from shapleymix.laws.base import ABSURD
 from shapleymix.laws.core import CoreLaw, Kaplan
 from shapleymix.records import BoolArray, FloatArray
 
@@ -77,7 +68,7 @@ def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawF
     knobs: Mapping[str, FloatArray] = {}
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
         masks = study.choosing_folds()
-        best = study.memory.tune(problem, every[0], masks, stage)
+        best = study.tune(problem, every[0], masks, stage)
         problem, held_out, knobs = best.problem, HeldOut.of(study, law, best.losses, masks), best.knobs
         found = estimate(problem, every, None, best.start)
     else:
@@ -90,14 +81,13 @@ def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawF
         again = resample(replace(problem, repeated=found.repeated), shares, found.x[0], study.seed, stage)
         drawn_symbols = again.repeated
         replicates = draw_untold(again.law, problem.levels, study.seed)
-    held, states = tuple(problem.packing.fixed), zip(study.inputs.targets, found.status[0].tolist(), strict=True)
-    stopped = tuple(target for target, state in states if state != CONVERGED)
-    point = found.law.map(lambda known, value: value[0])
+    stopped = tuple(np.array(study.inputs.targets)[~found.converged[0]].tolist())
+    held, point = tuple(problem.packing.fixed), found.law.map(lambda known, value: value[0])
     repetition = Repetition.of(evidence, law, study.seed, found.repeated[0], drawn_symbols)
     return LawFit(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, held_out, knobs)
 
 
-def _stage(progress: Progress | None, name: str) -> Stage | None:
+def _stage(progress: Progress | None, name: str) -> Stage:
     """What one stage reports to, by how much of it is done."""
     return None if progress is None else (lambda done, total: progress(name, done, total))
 
@@ -120,7 +110,7 @@ def fit_law(study: Study, law: type[Law], progress: Progress | None) -> LawFit:
     return replace(point, held_out=held_out, notes=(*notes, *point.notes))
 
 
-def errors_of(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, Scores | None, dict[str, bool]]:
+def score_fit(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, Scores | None, dict[str, bool]]:
     """Scores of a fitted law on fitted and on held-out losses of its study, and questions to its log.
 
     Raises
@@ -128,8 +118,8 @@ def errors_of(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, 
     FitError
         If the law gives no loss where one was measured.
     """
-    log, targets, held_out, fitted = study.log, study.inputs.targets, point.held_out, losses_of(study, point)
-    require_losses(point.law.name, fitted, point.used, log)
+    log, targets, held_out, fitted = study.log, study.inputs.targets, point.held_out, predict_rows(study, point)
+    refuse(point.law.name, fitted, point.used & ~((fitted > 0) & (fitted < ABSURD)), log)
     seen = np.where(study.evidence.judged, log.loss, np.nan)
     scores = None if held_out is None else score(targets, seen, held_out.losses)
     left = np.log(seen / (fitted if held_out is None else held_out.law))
@@ -138,24 +128,24 @@ def errors_of(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, 
     return score(targets, seen, fitted * np.exp(residual.mean(log.p))), scores, odd
 
 
-def residual_of(study: Study, point: LawFit, counted: BoolArray) -> Residual:
-    """What a fitted law misses of mixtures, by the counted losses (R, K)."""
-    counted = counted & study.evidence.final[:, None]
-    left = missed_by(type(point.law), study.log, losses_of(study, point), counted)
+def find_residual(study: Study, point: LawFit, wanted: BoolArray) -> Residual:
+    """What a fitted law misses of mixtures, by the wanted losses (R, K)."""
+    wanted = wanted & study.evidence.final[:, None]
+    left = find_missed(type(point.law), study.log, predict_rows(study, point), wanted)
     return Residual.of(study.log, left, study.evidence.weight)
 
 
-def noise_of(study: Study, point: LawFit, counted: BoolArray) -> Noise | None:
-    """How the counted held-out losses (R, K) scatter about a fitted law; None without any."""
+def find_noise(study: Study, point: LawFit, wanted: BoolArray) -> Noise | None:
+    """How the wanted held-out losses (R, K) scatter about a fitted law; None without any."""
     if point.held_out is None:
         return None
-    log, counted = study.log, counted & study.evidence.final[:, None]
-    found = point.held_out.law, losses_of(study, point), point.held_out.losses
-    alone, fitted, held = (log_ratio(log.loss, one, counted) for one in found)
+    log, wanted = study.log, wanted & study.evidence.final[:, None]
+    found = point.held_out.law, predict_rows(study, point), point.held_out.losses
+    alone, fitted, corrected = (take_logs(log.loss, one, wanted) for one in found)
     budgets = np.stack([levels_of(np.log(values)) for values in (log.N, log.D)], axis=1)
     cells = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
     shrunk = point.replicates is not None
-    return Noise.of(held / point.held_out.spread, alone, fitted, log.groups, cells, replicated=shrunk)
+    return Noise.of(corrected / point.held_out.spread, alone, fitted, log.groups, cells, replicated=shrunk)
 
 
 def fit_other_form(study: Study, point: LawFit) -> Kaplan | None:
@@ -164,13 +154,13 @@ def fit_other_form(study: Study, point: LawFit) -> Kaplan | None:
     few = (len(levels(one[rows])) < LEVELS for rows in point.used.T for one in (log.N, log.D))
     if not isinstance(law, CoreLaw) or point.coverage.together or any(few):
         return None
-    seen = replace(log, loss=log.loss * law.core(log.N, log.D) / losses_of(study, point))
+    seen = replace(log, loss=log.loss * law.core(log.N, log.D) / predict_rows(study, point))
     problem = Estimation.of(Kaplan, replace(study.evidence, log=seen), study.inputs, study.settings)
     found = estimate(problem, np.ones((1, len(log)))).law.map(lambda known, value: value[0])
     return cast(Kaplan, found)
 
 
-def losses_of(study: Study, point: LawFit) -> FloatArray:
+def predict_rows(study: Study, point: LawFit) -> FloatArray:
     """Losses (R, K) of a fitted law on the rows of a study."""
     symbols = study.evidence.usual if point.repetition is None else point.repetition.symbols
     return study.evidence.losses(point.law, symbols)

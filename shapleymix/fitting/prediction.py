@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.mixtures import ROUNDED, HasMixture, MixtureSpec, check, is_name, mixture_of
+from shapleymix.tables.mixtures import ROUNDED, HasMixture, MixtureSpec, check, mixture_of
 from shapleymix.tables.words import Ratio, parse_size
 
 Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
@@ -128,11 +128,8 @@ def _names(given: Names, count: int) -> tuple[str, ...]:
     """Names of the points: those given, or their numbers."""
     if given is None:
         return tuple(map(str, range(count)))
-    hint = "give one name for each point"
-    if not isinstance(given, (list, tuple)) or not all(isinstance(one, str) for one in given):
-        raise UsageError(f"runs: {described(given)} is no list of names", hint=hint)
     if len(given) != count:
-        raise UsageError(f"{len(given)} names for {count} points", hint=hint)
+        raise UsageError(f"{len(given)} names for {count} points", hint="give one name for each point")
     return tuple(given)
 
 
@@ -144,15 +141,11 @@ def mixtures_at(p: Points, tokens: FloatArray, sources: tuple[str, ...], availab
     UsageError, DataError
         If they are no mixtures, and what is expected.
     """
-    if isinstance(p, _SPELT):
-        named = isinstance(p, str) and is_name(p, sources)
-        counts = tokens if named else tokens[:1]
-        return np.stack([mixture_of(p, sources, available, D) for D in counts.tolist()])
-    if _is_list(p):
-        if len(p) == 1:
-            return mixtures_at(p[0], tokens, sources, available)
-        counts = tokens if len(tokens) == len(p) else np.full(len(p), tokens[0])
-        return np.stack([mixture_of(one, sources, available, D) for one, D in zip(p, counts.tolist(), strict=True)])
+    if listed := _list_spelt(p):
+        several = list(listed) * len(tokens) if len(listed) == 1 else listed
+        counts = tokens if len(tokens) == len(several) else np.full(len(several), tokens[0])
+        pairs = zip(several, counts.tolist(), strict=True)
+        return np.stack([mixture_of(one, sources, available, D) for one, D in pairs])
     numbers = _numbers(p, "p", _MIXTURE_HINT)
     if numbers.ndim not in (1, 2):
         raise UsageError(f"{described(p)} is no mixture", hint=_MIXTURE_HINT)
@@ -165,9 +158,11 @@ def mixtures_at(p: Points, tokens: FloatArray, sources: tuple[str, ...], availab
     return mixtures
 
 
-def _is_list(p: Points) -> TypeGuard[Sequence[MixtureSpec]]:
-    """Whether mixtures are listed, at least one of them otherwise than by ratios in the order of the sources."""
-    return isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p)
+def _list_spelt(p: Points) -> Sequence[Any]:
+    """The mixtures, where one of them is given otherwise than by ratios in the order of the sources; else none."""
+    if isinstance(p, _SPELT):
+        return [p]
+    return p if isinstance(p, (list, tuple)) and any(isinstance(one, _SPELT) for one in p) else []
 
 
 @runtime_checkable

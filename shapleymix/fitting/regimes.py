@@ -23,9 +23,9 @@ from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import TRACE, drop_losses, own_source, own_tokens, select_rows
-from shapleymix.fitting.held_out import mean_of, over_mixtures, surely
+from shapleymix.fitting.held_out import find_errors, judge, mean_of
 from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.one_law import LawFit, fit_law, noise_of, residual_of
+from shapleymix.fitting.one_law import LawFit, find_noise, find_residual, fit_law
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.study import Progress, Study, pick_by_fold, sample_of_targets
 from shapleymix.laws import Law
@@ -95,11 +95,6 @@ class RegimeSplit:
     study: Study
     lacking: BoolArray
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """That there are two regimes, and what told them apart."""
-        return tuple(text for text in self.study.evidence.notices if text not in self.whole.evidence.notices)
-
 
 def part_regimes(study: Study) -> RegimeSplit:
     """The study without the losses of another regime, where held-out errors of `learned-base` tell of one.
@@ -123,7 +118,7 @@ def part_regimes(study: Study) -> RegimeSplit:
     except FitError:  # too few runs
         return one
     there, before = mean_of(whole[rows]), mean_of(whole[with_own])
-    gained = _surely(np.where(with_own, whole - others, np.nan), study.log.groups)
+    gained = _judge_gains(np.where(with_own, whole - others, np.nan), study.log.groups)
     if not (gained > 0 or (gained == 0 and there > APART * before)):
         return one
     text = (
@@ -145,8 +140,8 @@ def part_regimes_by(study: Study, rows: BoolArray) -> RegimeSplit:
     if not lacking.any():
         return RegimeSplit(study, study, lacking)
     evidence = drop_losses(study.evidence, lacking)
-    alone = replace(study, evidence=replace(evidence, notices=(*evidence.notices, *parts.notices)))
-    return RegimeSplit(study, alone, lacking)
+    text = parts.study.evidence.notices[-1]  # that there are two regimes
+    return RegimeSplit(study, replace(study, evidence=replace(evidence, notices=(*evidence.notices, text))), lacking)
 
 
 def fit_regimes(
@@ -170,7 +165,7 @@ def _fit_absent(parts: RegimeSplit, with_own: LawFit, law: type[Law], progress: 
         whole = replace(whole, evidence=replace(whole.evidence, repeated=known.symbols))
     point = fit_law(whole, law, progress)
     own = np.where(parts.lacking.any(axis=0), own_source(whole.log.paths, whole.log.targets), -1)
-    left, noise = residual_of(whole, point, parts.lacking), noise_of(whole, point, parts.lacking)
+    left, noise = find_residual(whole, point, parts.lacking), find_noise(whole, point, parts.lacking)
     return NoOwnData(point.law, point.replicates, point.coverage, own, left, noise)
 
 
@@ -197,7 +192,7 @@ def _errors(study: Study) -> FloatArray:
     return np.where(study.evidence.judged, found, np.nan)
 
 
-def _surely(gains: FloatArray, groups: IntArray) -> int:
+def _judge_gains(gains: FloatArray, groups: IntArray) -> int:
     """1 or -1 if the mean of gains (R, K; NaN = none) is surely above or below 0 over mixtures, else 0."""
     rows = ~np.isnan(gains).all(axis=1)
     gains, groups = gains[rows], groups[rows]
@@ -205,4 +200,4 @@ def _surely(gains: FloatArray, groups: IntArray) -> int:
         return 0
     mean = mean_of(gains)
     parts = np.nansum(gains - mean, axis=1) / (~np.isnan(gains)).sum()
-    return surely(mean, over_mixtures(parts, groups), count)
+    return judge(mean, find_errors(parts, groups), count)

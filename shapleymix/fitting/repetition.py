@@ -21,16 +21,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import short
 from shapleymix.errors import UsageError, described
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence
+from shapleymix.fitting.prediction import Names
 from shapleymix.laws import Law
 from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, repetition_prior
-from shapleymix.laws.pieces import harmful
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.statistics import MEAN_ABSOLUTE, RandomStream, interval_ends
-from shapleymix.tables.languages import harm_map
 from shapleymix.tables.mixtures import ONCE, epochs_of
 
 ROUNDS = 12
@@ -149,8 +147,6 @@ WIDER = 0.15
 Runs of one source alone, fitted to at most 2, 4, 8 or 16 epochs, err so at up to 9,000 (`bench_repetition.py`); beside
 other tokens repeats act by their ratio's cube (see `harmful`).
 """
-MOST_HARM = 0.1
-"""Share of the core from which harm is worth a warning; at optimal mixtures it is .01 to .02."""
 ALONE = 0.95
 """Runs in which the repeated source has a larger ratio do not show what harm repeats do beside other tokens."""
 
@@ -190,15 +186,14 @@ class Repetition(Record):
         """What a fit will know, given log h and log R* as they were fitted; None without such a law or sources."""
         if not (law.takes_repetition and evidence.log.sources):
             return None
-        told, p, shares = evidence.tells(law), evidence.log.p, evidence.shares
-        if told and replicates is not None:  # one number of one form: see HARM_ERROR
-            moved = np.random.default_rng([seed, RandomStream.RATES, 0]).standard_normal(len(replicates))
-            replicates = replicates + HARM_ERROR * moved[:, None] * (np.arange(replicates.shape[1]) == 0)
-        held = (p > 0) & np.any(evidence.weight > 0, axis=1, keepdims=True) & (evidence.unique is not None)
-        ends = np.stack([np.where(held, p / shares, far) for far in (np.inf, -np.inf)])
+        identified, p, shares = evidence.tells(law), evidence.log.p, evidence.shares
+        if identified and replicates is not None:  # one number of one form
+            replicates = _move_harm(replicates, HARM_ERROR, [seed, RandomStream.RATES, 0])
+        present = (p > 0) & np.any(evidence.weight > 0, axis=1, keepdims=True) & (evidence.unique is not None)
+        ends = np.stack([np.where(present, p / shares, far) for far in (np.inf, -np.inf)])
         both = np.stack([ends[0].min(axis=0, initial=np.inf), ends[1].max(axis=0, initial=-np.inf)], axis=1)
         mixed = bool(((p > shares * ONCE) & (p < ALONE)).any())
-        return cls(symbols, replicates, told, mixed, np.where(np.isfinite(both), both, np.nan))
+        return cls(symbols, replicates, identified, mixed, np.where(np.isfinite(both), both, np.nan))
 
     def with_source(self, row: int) -> Repetition:
         """The same with one more source at a row, of which nothing is known: its R* is the mean of the others."""
@@ -214,14 +209,16 @@ class Repetition(Record):
         """(B, 1 + M) symbols of the replicates at a budget that lies so many e-folds beyond the fitted ones."""
         if self.replicates is None or far == 0:
             return self.replicates
-        moved = np.random.default_rng([seed, RandomStream.RATES, 1]).standard_normal(len(self.replicates))
-        return self.replicates + FORM * far * moved[:, None] * (np.arange(self.replicates.shape[1]) == 0)
+        return _move_harm(self.replicates, FORM * far, [seed, RandomStream.RATES, 1])
 
     def form(self, p: FloatArray, epochs: FloatArray) -> float:
         """Spread of log losses at ratios and epochs (M,) since the formula may be wrong; 0 within the fitted epochs."""
-        most = np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0)
-        beyond = np.log(np.maximum(np.nan_to_num(epochs) / most, 1.0))
+        beyond = np.log(np.maximum(np.nan_to_num(epochs) / self.most(), 1.0))
         return WIDER * float((p**3 * beyond).max(initial=0.0))
+
+    def most(self) -> FloatArray:
+        """(M,) epochs up to which the fitted runs tell what repeated tokens do."""
+        return np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0)
 
     def interval(self, level: float) -> FloatArray:
         """(2, 1 + M) bounds of h and each R*; NaN without replicates."""
@@ -256,40 +253,28 @@ class Repetition(Record):
         low, high = np.log(self.interval(level)[:, 0]) / CUBE
         return f"a factor of {np.exp((high - low) / 2):.2g} each way"
 
-    def much_harm(
-        self, p: FloatArray, unique: FloatArray, N: FloatArray, D: FloatArray,
-        paths: Sequence[str], targets: Sequence[str],
-    ) -> list[str]:  # fmt: skip
-        """Where repeated tokens do so much harm at points (R, M), of N and D (R,), that only its order is known."""
-        u = np.where(np.isnan(unique), np.inf, unique) / D[:, None]
-        harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harm_map(paths, targets)
-        most = harm.max(axis=0, initial=0.0)
-        named = [name for name, one in zip(targets, most.tolist(), strict=True) if one > MOST_HARM]
-        text = f"repeated tokens add up to {most.max(initial=0.0):.0%} to the loss on {short(named)}"
-        return [f"{text}: so much harm is known only roughly"] * bool(named)
-
     def warnings(
         self, p: FloatArray, unique: FloatArray, D: float, sources: Sequence[str], who: str = "the mixture"
     ) -> list[str]:
         """Where a mixture (M,) makes other epochs than the fitted runs did; `unique` (M,), NaN where not known."""
-        epochs = epochs_of(p, unique, D)
-        often = _often(epochs)
-        most, least = np.maximum(np.nan_to_num(self.epochs[:, 1]), 1.0), self.epochs[:, 0]
-        found = []
-        untold = [i for i in often if not self.identified or (not self.mixed and p[i] < ALONE)]
-        if untold:
+        epochs, most = epochs_of(p, unique, D), self.most()
+        often = _list_often(epochs)
+        if untold := [i for i in often if not self.identified or (not self.mixed and p[i] < ALONE)]:
             whence = "repeat too few tokens to measure this, so the published penalty is used"
             if self.identified:
                 whence = "repeat tokens only alone, so the harm of repeats beside other tokens is not measured"
             known = "" if self.replicates is None else f": the best epochs are known to {self.open()}"
-            found.append(f"{who} repeats {_quote(sources, epochs, untold)}; the fitted runs {whence}{known}")
-        elif far := [i for i in often if epochs[i] > most[i] * ONCE]:
+            return [f"{who} repeats {_quote(sources, epochs, untold)}; the fitted runs {whence}{known}"]
+        if far := [i for i in often if epochs[i] > most[i] * ONCE]:
             seen = ", ".join(f"{sources[i]} at most {most[i]:.3g}" for i in far)
-            found.append(f"{who} repeats {_quote(sources, epochs, far)}; the fitted runs repeat {seen}")
-        if fresh := [i for i in np.flatnonzero(p > 0).tolist() if least[i] > ONCE and not epochs[i] >= least[i] / ONCE]:
-            seen = ", ".join(f"{sources[i]} at least {least[i]:.3g} times" for i in fresh)
-            found.append(f"the fitted runs repeat {seen}, but {who} does so less often or not at all")
-        return found
+            return [f"{who} repeats {_quote(sources, epochs, far)}; the fitted runs repeat {seen}"]
+        return []
+
+
+def _move_harm(replicates: FloatArray, spread: float, seed: list[int]) -> FloatArray:
+    """Symbols (B, 1 + M) of replicates whose log h is spread by so much more."""
+    moved = np.random.default_rng(seed).standard_normal(len(replicates))
+    return replicates + spread * moved[:, None] * (np.arange(replicates.shape[1]) == 0)
 
 
 def _quote(sources: Sequence[str], epochs: FloatArray, chosen: Sequence[int]) -> str:
@@ -297,31 +282,26 @@ def _quote(sources: Sequence[str], epochs: FloatArray, chosen: Sequence[int]) ->
 
 
 def warnings_of_repetition(
-    known: Repetition | None,
-    p: FloatArray,
-    unique: FloatArray,
-    D: FloatArray,
-    sources: Sequence[str],
-    names: Sequence[str] | None,
+    known: Repetition | None, p: FloatArray, unique: FloatArray, D: FloatArray, sources: Sequence[str], names: Names
 ) -> list[str]:
     """What to beware of where points (R, M) repeat tokens, or make other epochs than the fitted runs."""
     if known is not None and known.identified and np.isnan(unique).all():
         return ["the fitted runs repeat tokens, but no available tokens are given, so every token counts as fresh"]
     called = [f"point {row}" for row in range(len(p))] if names is None and len(p) > 1 else names or ["the mixture"]
-    told: dict[str, None] = {}  # a mixture repeats the same at every N
+    texts: list[str] = []
     for ratios, limits, tokens, who in zip(p, unique, D.tolist(), called, strict=True):
         epochs = epochs_of(ratios, limits, tokens)
         if known is not None:
-            told |= dict.fromkeys(known.warnings(ratios, limits, tokens, sources, who))
-        elif often := _often(epochs):
-            text = f"the law counts repeated tokens as fresh ones, but {who} repeats {_quote(sources, epochs, often)}"
-            told[text] = None
-    found = list(told)
+            texts += known.warnings(ratios, limits, tokens, sources, who)
+        elif often := _list_often(epochs):
+            repeats = f"{who} repeats {_quote(sources, epochs, often)}"
+            texts.append(f"the law counts repeated tokens as fresh ones, but {repeats}")
+    found = list(dict.fromkeys(texts))  # a mixture repeats the same at every N
     hidden = len(found) - SHOWN
     return [*found[:SHOWN], f"{hidden} more points repeat tokens"] if hidden > 0 else found
 
 
-def _often(epochs: FloatArray) -> list[int]:
+def _list_often(epochs: FloatArray) -> list[int]:
     """Sources whose tokens are seen more than once, the most often seen first."""
     return [i for i in np.argsort(-np.nan_to_num(epochs), kind="stable").tolist() if epochs[i] > ONCE]
 

@@ -10,16 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from shapleymix.fitting.estimation import (
-    EXACT,
-    NEARBY,
-    REPLICATE_ITERATIONS,
-    REPLICATE_TOLERANCE,
-    Estimation,
-    FittedLaws,
-    Stage,
-    Stop,
-)
+from shapleymix.fitting.estimation import EXACT, NEARBY, REPLICATE, Estimation, FittedLaws, Stage, Stop
 from shapleymix.fitting.repetition import draw_centers, fit_repetition
 from shapleymix.fitting.symbols import COMMON
 from shapleymix.records import FloatArray
@@ -31,11 +22,7 @@ REPLICATE_ROUNDS = 2  # of finding h and R*
 
 
 def estimate(
-    problem: Estimation,
-    shares: FloatArray,
-    progress: Stage | None = None,
-    known: FloatArray | None = None,
-    stop: Stop = EXACT,
+    problem: Estimation, shares: FloatArray, progress: Stage = None, known: FloatArray | None = None, stop: Stop = EXACT
 ) -> FittedLaws:
     """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
     start = problem.find_starts(shares)  # (V, S, K, P)
@@ -53,9 +40,7 @@ def estimate(
     return there.as_estimate(found, np.arange(V * K).reshape(V, K), problem.find_seen(shares))
 
 
-def resample(
-    problem: Estimation, shares: FloatArray, x: FloatArray, seed: int, progress: Stage | None = None
-) -> FittedLaws:
+def resample(problem: Estimation, shares: FloatArray, x: FloatArray, seed: int, progress: Stage = None) -> FittedLaws:
     """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
 
     What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
@@ -75,7 +60,7 @@ def resample(
             there, again = fit_repetition(problem, shares, start[:, 0], center, REPLICATE_ROUNDS)
             start = again[:, None]
     drawn = bool(problem.packing.law.knobs)  # from what is believed, where no run tells it
-    stop = Stop(REPLICATE_ITERATIONS, BELIEVED_REPLICATE if drawn else REPLICATE_TOLERANCE, NEARBY)
+    stop = replace(REPLICATE, tolerance=BELIEVED_REPLICATE) if drawn else REPLICATE
     solution = there.search(shares, start, stop, progress, draws)
     rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
     return there.as_estimate(solution, rows, problem.find_seen(shares) | drawn)

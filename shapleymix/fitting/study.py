@@ -60,7 +60,7 @@ class Tuning:
     knobs: Mapping[str, FloatArray]  # what won for each target, (K,)
 
 
-def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuning:
+def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage = None) -> Tuning:
     """Choose the knobs of the problem's law on rows weighted by `share` (R,), holding out each mask (V, R) in turn."""
     begun = estimate(problem, share[None], stop=NEAR)
     start, problem = begun.x[0], replace(problem, repeated=begun.repeated)
@@ -69,7 +69,13 @@ def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progr
     few = _Search(problem.only(sample), share, masks, fold)
     usual = {name: values[0] for name, values in problem.packing.law.knobs.items()}
     first = few.trial(usual)
-    search = _Search(_with_noise(problem, few.noise(first), sample), share, masks, fold)
+    noise = few.noise(first)
+    usual_noise = float(np.median(noise))
+    every = np.full(len(start), usual_noise)  # of targets that are not in the sample
+    every[sample] = noise
+    # Huber's threshold is the median: at 1.345 times it, the textbook's, RegMix with 51 runs is worse by .03%
+    problem = replace(problem, beliefs=replace(problem.beliefs, noise=every), threshold=usual_noise)
+    search = _Search(problem, share, masks, fold)
     search = search.with_repetition(first.x if len(sample) == len(start) else None)
     few = replace(few, problem=search.problem.only(sample))
     trials = few.walk(few.trial(usual, first.x), progress)
@@ -77,7 +83,7 @@ def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progr
         trials = [search.trial(few.best(trials).knobs)]
     won = search.errors(trials, fold >= 0).argmin(axis=0)
     believed = PriorTable.choose([trial.beliefs for trial in trials], won)
-    knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.list_knobs()}
+    knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in usual}
     found = replace(search.problem, beliefs=believed, repeated=begun.repeated)
     return Tuning(found, start, search.predict(trials), knobs)
 
@@ -88,17 +94,6 @@ def sample_of_targets(problem: Estimation, folds: int) -> IntArray:
     operations = min(runs, unknowns) ** 2 * (runs + unknowns) + POWER * runs * unknowns
     count = max(LEAST_TARGETS, int(ENOUGH / operations / folds))
     return np.unique(np.linspace(0, targets - 1, min(count, targets)).astype(np.int64))
-
-
-def _with_noise(problem: Estimation, noise: FloatArray, sample: IntArray) -> Estimation:
-    """The problem with the usual error of the targets of a sample, and of the others their median.
-
-    Huber's threshold is that median: at 1.345 times it, the textbook's, RegMix with 51 runs is worse by .03%.
-    """
-    usual = float(np.median(noise))
-    every = np.full(len(problem.inputs.targets), usual)
-    every[sample] = noise
-    return replace(problem, beliefs=replace(problem.beliefs, noise=every), threshold=usual)
 
 
 @dataclass(frozen=True)
@@ -121,17 +116,6 @@ class _Search:
         x = self.problem.fit_afresh(shares) if x is None else x
         return replace(self, problem=fit_repetition(self.problem, shares, x)[0])
 
-    def list_knobs(self) -> list[str]:
-        """The knobs that change anything: without a transfer matrix its share does not."""
-        values = self.problem.packing.law.knobs
-        usual = {name: each[0] for name, each in values.items()}
-        first = self.believe(usual)
-        return [
-            name
-            for name in values
-            if not all(self.believe({**usual, name: value}).same(first) for value in values[name])
-        ]
-
     def trial(self, knobs: Knobs, start: FloatArray | None = None) -> Trial:
         """Fits (V, K, P) to all but each fold, from those before or afresh, and what they predict of it."""
         believed, shares = self.believe(knobs), self.share * ~self.masks
@@ -139,7 +123,7 @@ class _Search:
         x = problem.fit_afresh(shares) if start is None else problem.follow(shares, start)
         return Trial(dict(knobs), believed, x, pick_by_fold(problem.predict(x), self.fold))
 
-    def walk(self, first: Trial, progress: Stage | None) -> list[Trial]:
+    def walk(self, first: Trial, progress: Stage) -> list[Trial]:
         """Trials along each knob in turn, from the best so far; the first knob again at the end."""
         values = self.problem.packing.law.knobs
         order = [*values, *list(values)[:1]]
@@ -175,18 +159,16 @@ class _Search:
         weight = self.problem.observed.weight * self.share[:, None]
         return np.stack([weight[~rows].sum(axis=0) > 0 for rows in self.masks])
 
-    @property
-    def has_training_data(self) -> BoolArray:
-        """Whether the fit that predicts a row had a loss of the target, (R, K)."""
-        return self.is_trained[np.maximum(self.fold, 0)]
-
     def errors(self, trials: list[Trial], rows: BoolArray) -> FloatArray:
-        """Mean absolute held-out error of log losses, (H, K), over some rows."""
-        seen = self.problem.observed
-        weight = seen.weight * (self.share * rows)[:, None] * self.has_training_data
-        off = np.abs(np.stack([trial.predicted for trial in trials]) - seen.log_loss)
+        """Mean absolute held-out error of log losses, (H, K), over some rows; 0 where nothing was held out."""
+        weight = self.weigh(rows)
+        off = np.abs(np.stack([trial.predicted for trial in trials]) - self.problem.observed.log_loss)
         total = weight.sum(axis=0)
         return np.einsum("hrk,rk->hk", off, weight) / np.where(total > 0, total, 1.0)
+
+    def weigh(self, rows: BoolArray) -> FloatArray:
+        """Weights (R, K) of held-out losses in some rows: 0 where the fit that predicts it had none of the target."""
+        return self.problem.observed.weight * (self.share * rows)[:, None] * self.is_trained[np.maximum(self.fold, 0)]
 
     def noise(self, trial: Trial) -> FloatArray:
         """The usual held-out error of each target's log loss, (K,); the others' median where no fit had a loss of it.
@@ -194,7 +176,7 @@ class _Search:
         It is known to a tenth at best. Rounded, it is the same on every machine, in whatever order sums are taken.
         """
         found = np.clip(MEAN_ABSOLUTE * self.errors([trial], self.fold >= 0)[0], 1e-3, 0.1)
-        known = (self.has_training_data & (self.problem.observed.weight > 0) & (self.fold >= 0)[:, None]).any(axis=0)
+        known = (self.weigh(self.fold >= 0) > 0).any(axis=0)
         usual = np.where(known, found, np.median(found[known]) if known.any() else NOISE)
         return np.exp(np.round(np.log(usual), 1))
 
@@ -207,23 +189,6 @@ def pick_by_fold(predicted: FloatArray, fold: IntArray) -> FloatArray:
 Progress = Callable[[str, int, int], None]
 CHOOSING = 10  # folds in which a law, its regimes and what it believes are chosen, however many judge
 MIXTURES_NEEDED = 3  # fewer cannot be split into a part to fit and a part to hold out
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Problems whose law has chosen what it believes, with the folds on which it did."""
-
-    found: list[tuple[Estimation, FloatArray, BoolArray, Tuning]]
-
-    def tune(self, problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage | None = None) -> Tuning:
-        """What `tune_beliefs` gives, from memory where it was asked before."""
-        for known, weights, folds, answer in self.found:
-            same = known.packing == problem.packing and known.evidence is problem.evidence
-            if same and np.array_equal(weights, share) and np.array_equal(folds, masks):
-                return answer
-        answer = tune_beliefs(problem, share, masks, progress)
-        self.found.append((problem, share, masks, answer))
-        return answer
 
 
 @dataclass(frozen=True)
@@ -242,8 +207,8 @@ class Study:
         Seed of every random draw.
     untrained : array (K,)
         Loss of an untrained model, nats; where nothing tells it, one that no model has.
-    memory : Memory
-        What a law was found to believe, so that comparing and then fitting asks once.
+    memory : dict
+        What laws were found to believe, so that comparing and then fitting asks once.
     """
 
     evidence: Evidence
@@ -251,7 +216,7 @@ class Study:
     settings: Settings
     seed: int
     untrained: FloatArray
-    memory: Memory = field(default_factory=lambda: Memory([]), compare=False, repr=False)
+    memory: dict[tuple[object, ...], Tuning] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def log(self) -> RunLog:
@@ -262,6 +227,14 @@ class Study:
     def mixtures(self) -> int:
         """Number of different mixtures; of runs where all have one."""
         return len(np.unique(self.log.groups))
+
+    def tune(self, problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage = None) -> Tuning:
+        """What `tune_beliefs` gives, from memory where it was asked before."""
+        packing = problem.packing
+        key = packing.law, *packing.fixed.items(), problem.evidence, share.tobytes(), masks.tobytes()
+        if key not in self.memory:
+            self.memory[key] = tune_beliefs(problem, share, masks, progress)
+        return self.memory[key]
 
     def list_laws(self) -> list[str]:
         """The laws that the inputs can feed, simplest first."""
@@ -298,15 +271,17 @@ class Study:
         log = self.log
         if leave_largest_N and split:
             raise UsageError("leaving out the largest size and using the split column exclude each other")
-        if split:
-            if log.split is None:
-                raise UsageError("the log has no split column", hint="add one with the values fit and held-out")
-            aside = np.array([label != "fit" for label in log.split])[None, :]
-            return _some_of_both(aside, "split"), "rows held out by the split column"
-        if leave_largest_N:
-            aside = (log.N.max() == log.N)[None, :]
-            return _some_of_both(aside, "size"), f"largest size left out (N = {log.N.max():g})"
-        return self.cross_validation(self.settings.folds)
+        if not leave_largest_N and not split:
+            return self.cross_validation(self.settings.folds)
+        if split and log.split is None:
+            raise UsageError("the log has no split column", hint="add one with the values fit and held-out")
+        aside, design = log.N.max() == log.N, f"largest size left out (N = {log.N.max():g})"
+        if log.split is not None and split:
+            aside, design = np.array([label != "fit" for label in log.split]), "rows held out by the split column"
+        if aside.all() or not aside.any():
+            message = f"the log has only one {'split' if split else 'size'}: nothing to fit or nothing to hold out"
+            raise UsageError(message, hint="use folds, or give a log with several sizes or both kinds of rows")
+        return aside[None, :], design
 
     def provenance(self, law: type[Law]) -> dict[str, Json]:
         """What a reader needs to make the fit again: inputs by their hash, settings, seed, version."""
@@ -368,10 +343,3 @@ def _find_untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> Fl
     if vocabulary is None:
         most = np.maximum(most, np.nanmax(log.loss, axis=0, initial=0.0))
     return np.where(np.isnan(known), most, known)
-
-
-def _some_of_both(mask: BoolArray, what: str) -> BoolArray:
-    if mask.all() or not mask.any():
-        hint = "use folds, or give a log with " + ("several sizes" if what == "size" else "both kinds of rows")
-        raise UsageError(f"the log has only one {what}: nothing to fit or nothing to hold out", hint=hint)
-    return mask

@@ -207,13 +207,9 @@ class LossSource:
         """Unit noise (S, R, 1 + 2K) at mixtures (R, M), alike at every budget: see `Noise.field`."""
         return np.zeros((samples, len(p), 1 + 2 * len(self.targets)))
 
-    def scale_noise(self, p: FloatArray, unit: FloatArray) -> FloatArray:
-        """What unit noise (S, 1 + 2K) makes of the log losses (S, K) of one mixture."""
-        return np.zeros((*unit.shape[:-1], len(self.targets)))
-
-    def form(self, p: FloatArray, samples: int) -> FloatArray:
-        """Errors (S, K) of the law's form at one mixture: one draw for all, times what each may err by."""
-        return np.zeros((samples, len(self.targets)))
+    def errors(self, p: FloatArray, unit: FloatArray) -> FloatArray:
+        """Errors (S, K) of log losses at one mixture, from unit noise (S, 1 + 2K) and a draw of the law's form."""
+        return np.zeros((len(unit), len(self.targets)))
 
     def tilts(self, p: FloatArray, samples: int) -> FloatArray | None:
         """Slopes (S, K, M) of log losses in the ratios at one mixture (M,) by which single laws miss them, if known."""
@@ -426,7 +422,7 @@ def _sample(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool, by_law:
     found = []
     for place, (surface, p) in enumerate(points):
         known = surface.known
-        logs = known.base(p, count) + known.scale_noise(p, field[:, place]) + known.form(p, count)
+        logs = known.base(p, count) + known.errors(p, field[:, place])
         with np.errstate(over="ignore"):
             logs = logs + np.log(known.of_law(p) / known.losses(p)) if by_law else logs
             losses = np.minimum(np.exp(logs), known.most(p))

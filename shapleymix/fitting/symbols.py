@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -49,12 +50,12 @@ class Packing:
     sources: int
     fixed: dict[str, float]
 
-    @property
+    @cached_property
     def free(self) -> tuple[Parameter, ...]:
         """The symbols that are searched over."""
         return tuple(parameter for parameter in self.law.symbols_to_fit() if parameter.name not in self.fixed)
 
-    @property
+    @cached_property
     def linear(self) -> tuple[str, ...]:
         """The names of those in which the loss is linear."""
         return tuple(known.name for known in self.free if known.role == "linear")
@@ -63,16 +64,17 @@ class Packing:
         """How many unknowns a symbol takes."""
         return self.sources if parameter.axes == "MK" else 1
 
-    @property
+    @cached_property
     def owners(self) -> tuple[Parameter, ...]:
         """The declaration of every unknown's symbol, length P."""
         return tuple(parameter for parameter in self.free for _ in range(self.width(parameter)))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The symbol of every unknown, length P."""
         return tuple(parameter.name for parameter in self.owners)
 
+    @cached_property
     def slices(self) -> dict[str, slice]:
         """Where each symbol lies in the vector."""
         ends = np.cumsum([self.width(parameter) for parameter in self.free])
@@ -88,14 +90,14 @@ class Packing:
         """Vectors (Q, P) from symbols of shape (Q,) or (Q, M)."""
         rows = max(len(value) for value in symbols.values())
         x = np.empty((rows, len(self.names)))
-        place = self.slices()
+        place = self.slices
         for known in self.free:
             x[:, place[known.name]] = known.encode(symbols[known.name]).reshape(rows, -1)
         return x
 
     def unpack(self, x: FloatArray, givens: dict[str, FloatArray]) -> Law:
         """The law with one target a problem, from vectors (Q, P) and given symbols (Q, M, 1)."""
-        place = self.slices()
+        place = self.slices
         symbols: dict[str, FloatArray] = dict(givens)
         for known in self.law.symbols_to_fit():
             if known.name in self.fixed:
@@ -109,7 +111,7 @@ class Packing:
         """Derivatives (Q, R, P) from the law's named slopes."""
         rows = np.broadcast_shapes(*(slope.shape[:2] for slope in slopes.values()))
         out = np.empty((*rows, len(self.names)))
-        for name, place in self.slices().items():
+        for name, place in self.slices.items():
             slope = slopes[name][..., 0]
             out[:, :, place] = slope.reshape(*slope.shape[:2], -1)
         return out
@@ -122,7 +124,7 @@ class Packing:
 
     def of_sources(self) -> list[slice]:
         """Where the unknowns lie of each symbol that has one value a source."""
-        return [self.slices()[known.name] for known in self.free if known.axes == "MK"]
+        return [self.slices[known.name] for known in self.free if known.axes == "MK"]
 
     def fill_unseen(self, x: FloatArray, seen: BoolArray) -> FloatArray:
         """Unknowns x (V, K, P) with those of sources not `seen` (V, K, M) as the middle one of the others has them."""
@@ -137,17 +139,12 @@ class Packing:
 
 
 def starting_points(
-    packing: Packing,
-    observed: Observations,
-    shares: FloatArray,
-    inputs: Inputs,
-    givens: dict[str, FloatArray],
-    keep: int,
+    packing: Packing, rows: Observations, shares: FloatArray, inputs: Inputs, givens: dict[str, FloatArray], keep: int
 ) -> FloatArray:
     """The `keep` best starts of every target under each weighting `shares` (V, R) of the rows, (V, keep, K, P)."""
     found, known, gap, columns = [], {}, np.empty(0), np.empty(0)
     for share in shares:
-        seen = replace(observed, weight=observed.weight * share[:, None])
+        seen = replace(rows, weight=rows.weight * share[:, None])
         symbols = _cross_starts(packing, seen, inputs, givens)
         if not known or any(not np.array_equal(value, known[name]) for name, value in symbols.items()):
             offset, columns = _columns(packing, symbols, seen, givens)
@@ -217,7 +214,7 @@ def _best(packing: Packing, symbols: dict[str, FloatArray], error: FloatArray, k
     return packing.pack(chosen).reshape(order.shape[0], error.shape[1], -1)
 
 
-TOLD = ("center", "spread", "kin")  # fields of a `PriorTable` that knobs change
+TUNED = ("center", "spread", "kin")  # fields of a `PriorTable` that knobs change
 NOISE = 0.02  # of a log loss, where cross-validation has not yet told it
 
 
@@ -243,7 +240,7 @@ class PriorTable:
         """What the law says at one value of its knobs, and of the core's symbols what is said besides."""
         shape = (len(noise), len(packing.names))
         center, spread, kin, contrasts = np.zeros(shape), np.full(shape, np.inf), np.zeros(len(noise)), None
-        place = packing.slices()
+        place = packing.slices
         for name, belief in {**packing.law.beliefs(knobs, givens), **core}.items():
             if name not in place:
                 continue  # held: the log cannot tell it, and nothing is searched
@@ -260,12 +257,12 @@ class PriorTable:
     def choose(cls, several: Sequence[PriorTable], which: IntArray) -> PriorTable:
         """Of several beliefs, for each target the one of that number (K,)."""
         place = (which, np.arange(len(which)))
-        chosen = {name: np.stack([getattr(one, name) for one in several])[place] for name in TOLD}
+        chosen = {name: np.stack([getattr(one, name) for one in several])[place] for name in TUNED}
         return replace(several[0], **chosen)
 
     def same(self, other: PriorTable) -> bool:
         """Whether two beliefs are one."""
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in TOLD)
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in TUNED)
 
     def only(self, targets: IntArray) -> PriorTable:
         """The same for some targets alone."""
@@ -320,7 +317,7 @@ class Levels:
         return {budget: values for budget, values in both.items() if len(values) < 3 and law.of_budget(budget)}
 
 
-def beliefs_apart(packing: Packing, levels: Levels, loss: FloatArray) -> dict[str, Belief]:
+def believe_together(packing: Packing, levels: Levels, loss: FloatArray) -> dict[str, Belief]:
     """What is believed of the core's symbols, in the units of the search, where N and D change together.
 
     `loss` (K,) is the usual one; amounts are those of the believed slopes, at exponents that are held or believed.
@@ -381,11 +378,8 @@ def draw_untold(law: Law, levels: Levels, seed: int) -> Law:
 
 def sort_held(law: Law, held: Collection[str]) -> dict[str, dict[str, float]]:
     """For each budget the symbols that were held for lack of its variation, with their value."""
-    found: dict[str, dict[str, float]] = {}
-    for known in law.symbols_to_fit():
-        if known.name in held and known.budget is not None:
-            found.setdefault(known.budget, {})[known.name] = float(np.ravel(getattr(law, known.name))[0])
-    return found
+    names = {budget: [name for name in law.of_budget(budget) if name in held] for budget in ("N", "D")}
+    return {budget: {one: float(np.ravel(getattr(law, one))[0]) for one in each} for budget, each in names.items()}
 
 
 def _slopes(law: CoreLaw, levels: Levels, budget: Budget) -> FloatArray:

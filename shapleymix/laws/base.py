@@ -198,8 +198,8 @@ class Observations:
 
     def describe(self, inputs: Inputs, rows: BoolArray | slice) -> Inputs:
         """The inputs with what the runs are, their budgets among `rows` (R,) alone."""
-        held = np.any(self.p[np.any(self.weight > 0, axis=1)] > 0, axis=0)
-        return replace(inputs, in_runs=held, least=(float(self.N[rows].min()), float(self.D[rows].min())))
+        in_runs = np.any(self.p[np.any(self.weight > 0, axis=1)] > 0, axis=0)
+        return replace(inputs, in_runs=in_runs, least=(float(self.N[rows].min()), float(self.D[rows].min())))
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Law(Record):
         pieces = self.pieces(N, D)
         if pieces is None:
             raise NotImplementedError(f"law {self.name!r} states neither its pieces nor its losses")
-        loss = pieces.losses(p)
+        loss = pieces.of_sources(p.shape[-1]).losses(p)
         return np.where(np.isinf(loss), np.nan, loss)
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces | None:
@@ -242,7 +242,7 @@ class Law(Record):
         N, D = np.asarray(N, dtype=np.float64), np.asarray(D, dtype=np.float64)
         if not N.ndim:
             return self, N, D
-        along = self.map(lambda known, value: np.expand_dims(value, -1 - len(known.axes)))
+        along = self.map(lambda known, value: value[..., None, :] if known.axes == "K" else value[..., None, :, :])
         return along, N[..., None], D[..., None]
 
     def losses(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
@@ -351,8 +351,6 @@ class Law(Record):
 
     def rescale(self, N0: float, D0: float) -> Self:
         """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0 (see `relative`)."""
-        if self.relative:
-            raise NotImplementedError(f"law {self.name!r} is fitted in relative units: state `rescale`")
         return self
 
     def in_gauge(self) -> Self:
@@ -447,17 +445,13 @@ def as_losses(name: str, answer: object, shape: tuple[int, ...]) -> FloatArray:
     Raises
     ------
     FitError
-        If it holds no real numbers, or has another shape.
+        If it holds no numbers, or has another shape.
     """
     hint = f"it must return real numbers of shape {shape}: runs, then targets in the log's order, after any replicates"
     try:
-        found = np.asarray(answer)
-        if found.dtype.kind in "OUS":
-            found = found.astype(np.float64)
+        found = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise FitError(f"law {name!r} predicts {described(answer)}, not losses", hint=hint) from error
-    if found.dtype.kind not in "fiu":
-        raise FitError(f"law {name!r} predicts values of type {found.dtype}, not losses", hint=hint)
     if found.shape != shape:
         raise FitError(f"law {name!r} predicts losses of shape {found.shape}, expected {shape}", hint=hint)
-    return found.astype(np.float64, copy=False)
+    return found

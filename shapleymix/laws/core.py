@@ -101,12 +101,12 @@ class CoreLaw(Law):
         the budget's term there, in nats. As E stays at or above 0, exponents and amounts go no further than it allows.
         """
         names = ("A", "alpha") if budget == "N" else ("B", "beta")
-        size, held = (getattr(self, name) for name in names)
+        size, before = (getattr(self, name) for name in names)
         low, high = np.array(levels.min()), np.array(levels.max())
-        term = size * power(low, -held)
+        term = size * power(low, -before)
         whole = self.E + term  # what E and the term must give together at the lower level
         if low < high:
-            fall = term - size * power(high, -held)
+            fall = term - size * power(high, -before)
             steepest = np.log1p(-np.minimum(fall / np.maximum(whole, 1e-300), 1 - 1e-12)) / np.log(low / high)
             exponent = np.clip(np.maximum(exponent, steepest), FLATTEST, STEEPEST)
             amount = fall / -np.expm1(exponent * np.log(low / high))
@@ -143,18 +143,13 @@ class Chinchilla(CoreLaw):
     assumption = "the mixture does not matter"
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        return self.core(N, _fresh(p, D))
+        return self.core(N, D * p.sum(axis=-1) if p.shape[-1] else D)  # as many fresh tokens as D is worth
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
         constant, by_size, by_data = law.parts(N, D)
         each = np.ones_like(by_data)[..., None, :]  # (..., 1, K): all sources are alike, however many there are
         return Pieces("power", constant + by_size, by_data, law.beta * np.ones_like(by_data), each)
-
-    def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
-        law, N, D = self.at(N, _fresh(p, D))
-        core, slopes = law.core_and_slopes(N, D)
-        return np.log(core), slopes
 
 
 @dataclass(frozen=True)
@@ -178,9 +173,6 @@ class Kaplan(Law):
     B: FloatArray = fitted(budget="D")
     beta: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="D", usual=0.5)
     g: FloatArray = fitted(low=LEAST_BENT, high=MOST_BENT)
-
-    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        return self.core(N, D)
 
     def core(self, N: FloatArray | float, D: FloatArray | float) -> FloatArray:
         """Losses at scalar budgets, (..., K), or at budgets (R,), (..., R, K)."""
@@ -214,11 +206,6 @@ def repetition_prior(sources: int) -> tuple[FloatArray, FloatArray]:
     covariance = np.pad(WORTH_PRIOR.spread**2 * (SHARED_WORTH + (1 - SHARED_WORTH) * np.eye(sources)), (1, 0))
     covariance[0, 0] = HARM_PRIOR.spread**2
     return np.append(HARM_PRIOR.center, np.full(sources, WORTH_PRIOR.center)), covariance
-
-
-def _fresh(p: FloatArray, D: FloatArray) -> FloatArray:
-    """As many fresh tokens as the D (R,) of effective ratios p (..., R, M) are worth."""
-    return D * p.sum(axis=-1) if p.shape[-1] else D
 
 
 def power(base: FloatArray, exponent: FloatArray) -> FloatArray:

@@ -28,7 +28,7 @@ import numpy as np
 from shapleymix.laws.base import Belief, Budget, Inputs, Knobs, fitted, given, require_transfer
 from shapleymix.laws.core import EXPONENT_PRIOR
 from shapleymix.laws.mixture_laws import TransferLaw, concavity, strength
-from shapleymix.laws.pieces import Pieces, log_ratios, over_sources, powers
+from shapleymix.laws.pieces import Pieces, log_ratios, over_sources, powers, sum_over_sources
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import own_data
 
@@ -160,19 +160,19 @@ class LearnedBase(TransferLaw):
         gamma, growth, exponent = law.gamma, law.growth(N, D), law.exponent()
         factor, before, after = growth.factor, 1.0 + growth.help, 1.0 + growth.help * growth.factor
         raised, phi = powers(p[..., None], exponent), law.phi()  # (..., R, M, K)
-        log_p, own = log_ratios(p)[..., None], over_sources(raised, phi * law.own)
-        helped = over_sources(raised, phi) + (factor - 1.0) * own
+        helped, own = sum_over_sources(raised, phi, phi * law.own)
+        helped = helped + (factor - 1.0) * own
         theta = 1.0 + helped
         log_theta = np.log(theta) - np.log(growth.scale)
         core, slopes = law.core_and_slopes(N, D)
         raised *= (-1.0 / theta)[..., None, :]
         spared = factor / after - 1.0 / before  # of log R by own data's help at an even ratio
         steep = law.u * exponent
-        by_a = factor * over_sources(raised, log_p, steep * law.own)
+        by_a, by_c = sum_over_sources(raised * log_ratios(p)[..., None], steep * law.own, steep * (law.own == 0))
         slopes |= {
             "gamma": -gamma * (log_theta - helped / theta - (1.0 / after - 1.0 / before)),
-            "a": by_a + gamma * growth.help * spared * law.a * np.log(law.even),
-            "c": over_sources(raised, log_p, steep * (law.own == 0)),
+            "a": factor * by_a + gamma * growth.help * spared * law.a * np.log(law.even),
+            "c": by_c,
             "u": raised,
         }
         if np.any(growth.x):
@@ -205,11 +205,11 @@ class LearnedBase(TransferLaw):
 
     @classmethod
     def givens(cls, inputs: Inputs) -> dict[str, FloatArray]:
-        held = np.ones(len(inputs.sources), dtype=bool) if inputs.in_runs is None else inputs.in_runs
-        own = own_data(inputs.paths, inputs.targets) * held[:, None]
+        in_runs = np.ones(len(inputs.sources), dtype=bool) if inputs.in_runs is None else inputs.in_runs
+        own = own_data(inputs.paths, inputs.targets) * in_runs[:, None]
         parents = [path.rpartition("/")[0] or path for path in inputs.paths]
         siblings = np.unique(parents, return_inverse=True)[1][:, None] + len(parents) * own
         nsv = np.zeros(own.shape) if inputs.transfer is None else require_transfer(inputs, cls.name).nsv
         matrices = {"own": own.astype(np.float64), "nsv": nsv, "siblings": siblings.astype(np.float64)}
-        alike = {"even": 1.0 / max(held.sum(), 1), "first_N": inputs.least[0], "first_D": inputs.least[1]}
+        alike = {"even": 1.0 / max(in_runs.sum(), 1), "first_N": inputs.least[0], "first_D": inputs.least[1]}
         return matrices | {name: np.full(len(inputs.targets), one) for name, one in alike.items()}

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from shapleymix.errors import DataError, Fault, Location, UsageError
+from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.laws.base import Belief, Inputs, Knobs, Observations, fitted, given, require_transfer
 from shapleymix.laws.core import CoreLaw, power
 from shapleymix.laws.pieces import Pieces
@@ -136,14 +136,12 @@ class Family(TransferLaw):
             hint = "give a languages table with the columns language,family (languages)"
             raise UsageError("law 'family' needs the language families", hint=hint)
         family = dict(zip(inputs.languages.names, inputs.languages.family, strict=True))
-        lacking = [name for name in dict.fromkeys((*inputs.sources, *inputs.targets)) if not family.get(name)]
-        if lacking:
+        if lacking := [name for name in dict.fromkeys((*inputs.sources, *inputs.targets)) if not family.get(name)]:
             place = Location(file=inputs.languages.origin, column="family")
-            hint = "add the language with its family"
-            faults = [Fault(f"no family is given for {name!r}", place, hint=hint) for name in lacking]
-            raise DataError.of(faults, "the languages table")
-        of_source, of_target = ([family[name] for name in names] for names in (inputs.sources, inputs.targets))
-        return {"members": (np.array(of_source)[:, None] == np.array(of_target)).astype(np.float64)}
+            message = f"no family is given for {', '.join(map(repr, lacking))}"
+            raise DataError(message, location=place, hint="add the languages with their families")
+        same = [[family[source] == family[target] for target in inputs.targets] for source in inputs.sources]
+        return {"members": np.array(same, dtype=np.float64)}
 
 
 RIDGE = 1e-4

@@ -38,13 +38,17 @@ MATRICES, SOURCES = frozenset({"phi", "s", "harm", "worth"}), frozenset({"unique
 """Fields with a value for each source and target, and those with one for each source; others have one a target."""
 
 
+Crossed = tuple[tuple[int, int, FloatArray], ...]
+"""Places of two sources that share a power, and second derivatives (..., K) in their ratios."""
+
+
 class Slopes(NamedTuple):
     """First and second derivatives of the pieces at one mixture.
 
     `inner` (..., M, K) is d z_j / d p_i of the inner quantity z_j, `bend` (..., M, K) its second derivative (None where
     it is zero); `first` and `second` (..., K) are the outer function's derivatives in z. `push` and `bow` (..., M, K)
     are the first and second derivatives of the harm that repeated tokens do (None where they do none). `crossed` are
-    second derivatives of z in the ratios of two sources that share a power: their places, and values (..., K).
+    those of z in the ratios of two sources that share a power.
     """
 
     inner: FloatArray
@@ -53,12 +57,11 @@ class Slopes(NamedTuple):
     second: FloatArray
     push: FloatArray | None = None
     bow: FloatArray | None = None
-    crossed: tuple[tuple[int, int, FloatArray], ...] = ()
+    crossed: Crossed = ()
 
     def gradient(self, w: FloatArray) -> FloatArray:
         """Gradient (..., M) of the sum of losses, weighed by w (..., K)."""
-        found = weigh(self.inner, product(w, self.first))
-        return found if self.push is None else found + weigh(self.push, w)
+        return weigh(self.jacobian(), w)
 
     def jacobian(self) -> FloatArray:
         """d loss_j / d p_i -> (..., M, K)."""
@@ -155,9 +158,7 @@ class Pieces:
     def theta(self, p: FloatArray) -> FloatArray:
         """The inner quantity (..., K): Theta of power pieces, the exponent of exponential ones."""
         q = self.effective(p)
-        found = (
-            weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi * powers(self._together(q), self.s))
-        )
+        found = weigh_rows(q, self.phi) if self.s is None else over_sources(self.phi, powers(self._together(q), self.s))
         return found if self.base is None else self.base + found
 
     def _together(self, q: FloatArray) -> FloatArray:
@@ -219,18 +220,12 @@ class Pieces:
         repeated tokens they have the harm's own alone.
         """
         if self.unique is None or self.rate is None:
-            theta, inner, bent, crossed = self._inner(p)
-            return self._outer(theta, inner, bent, p)._replace(crossed=crossed)
+            return self._outer(*self._inner(p), p)
         q, slope, bend = (part[..., None] for part in effective_slopes(p, self.unique, self.rate))
         theta, inner, bent, crossed = self._inner(q[..., 0])
-        curved = product(inner, bend)
-        if bent is not None:
-            curved = curved + product(bent, slope**2)
+        curved = product(inner, bend) + (0 if bent is None else product(bent, slope**2))
         crossed = tuple((i, k, product(one, slope[..., i, :] * slope[..., k, :])) for i, k, one in crossed)
-        return self._add_harm(self._outer(theta, product(inner, slope), curved, p)._replace(crossed=crossed), p)
-
-    def _add_harm(self, at: Slopes, p: FloatArray) -> Slopes:
-        """The derivatives with those of the harm that repeated tokens do."""
+        at = self._outer(theta, product(inner, slope), curved, crossed, p)
         if self.harm is None:
             return at
         beyond, unit = self._beyond(p)[..., None], self.harm
@@ -332,18 +327,14 @@ class Pieces:
             return self.scale * np.exp(np.minimum(theta, LARGEST_EXPONENT))
         return product(self.scale, inverse_power(theta, self.gamma))
 
-    def _inner(
-        self, q: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray | None, tuple[tuple[int, int, FloatArray], ...]]:
+    def _inner(self, q: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None, Crossed]:
         """The inner quantity (..., K), its first and second derivative in each effective ratio (..., M, K), and those
         in two that share a power."""
-        crossed: list[tuple[int, int, FloatArray]] = []
+        base, crossed = 0.0 if self.base is None else self.base, []
         if self.s is None:
-            theta, inner, bend = weigh_rows(q, self.phi), self.phi, None
-        else:
-            theta, inner, bend = _concave(self._together(q), self.phi, self.s)
+            return base + weigh_rows(q, self.phi), self.phi, None, ()
+        theta, inner, bend = _concave(self._together(q), self.phi, self.s)
         for place, (one, other) in enumerate(self.twins):
-            assert bend is not None
             assert self.worth is not None
             worth, curved = self.worth[..., one, :], bend[..., other, :]
             crossed += [(one, other, product(worth, curved))]
@@ -354,22 +345,23 @@ class Pieces:
             ]
             inner[..., one, :] += product(worth, inner[..., other, :])
             bend[..., one, :] += product(worth**2, curved)
-        return (theta if self.base is None else self.base + theta), inner, bend, tuple(crossed)
+        return base + theta, inner, bend, tuple(crossed)
 
-    def _outer(self, theta: FloatArray, inner: FloatArray, bend: FloatArray | None, p: FloatArray) -> Slopes:
+    def _outer(
+        self, theta: FloatArray, inner: FloatArray, bend: FloatArray | None, crossed: Crossed, p: FloatArray
+    ) -> Slopes:
         if self.form == "exponential":
             first = second = self._reducible(theta)
         else:
             steep = self.scale * self.gamma
             first = -product(steep, inverse_power(theta, self.gamma + 1))
             second = product((self.gamma + 1) * steep, inverse_power(theta, self.gamma + 2))
-        if self.curves is None:
-            return Slopes(inner, bend, first, second)
-        plain = self.floor + self._reducible(theta) if self.harm is None else self.plain_losses(p)
-        once, twice = self.curves.slopes(plain)
-        with np.errstate(invalid="ignore", over="ignore"):
-            curved = np.nan_to_num(product(once, second) + product(twice, first**2), posinf=np.inf)
-        return Slopes(inner, bend, product(once, first), np.maximum(curved, 0.0))
+        if self.curves is not None:
+            once, twice = self.curves.slopes(self.plain_losses(p))
+            with np.errstate(invalid="ignore", over="ignore"):
+                curved = np.nan_to_num(product(once, second) + product(twice, first**2), posinf=np.inf)
+            first, second = product(once, first), np.maximum(curved, 0.0)
+        return Slopes(inner, bend, first, second, crossed=crossed)
 
     def _arrays(self) -> list[tuple[str, FloatArray]]:
         named = [(field.name, getattr(self, field.name)) for field in fields(self)]
@@ -401,7 +393,10 @@ def effective(p: FloatArray, u: FloatArray, rate: FloatArray | float) -> FloatAr
         The rate lambda; 0 takes repeated tokens for fresh ones.
     """
     again, unique = _again(p, u)
-    return np.minimum(p, u) + unique * _worth(again, rate)
+    known = np.maximum(rate, SMALLEST)
+    with np.errstate(invalid="ignore", over="ignore"):  # passes over fresh text: (1 - exp(-lambda R)) / lambda
+        worth = np.where(np.asarray(rate) * again > 1e-12, -np.expm1(-known * again) / known, again)
+    return np.minimum(p, u) + unique * worth
 
 
 def harmful(p: FloatArray, u: FloatArray, N: FloatArray | float, D: FloatArray | float, power: int = 3) -> FloatArray:
@@ -424,8 +419,7 @@ def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray) -> tuple[Fl
     """Effective ratios, and their first and second derivative in p; this jumps where the first token is repeated."""
     again, unique = _again(p, u)
     slope = np.exp(-rate * again)
-    bend = np.where(again > 0, -rate * slope / unique, 0.0)
-    return np.minimum(p, u) + unique * _worth(again, rate), slope, bend
+    return effective(p, u, rate), slope, np.where(again > 0, -rate * slope / unique, 0.0)
 
 
 def _again(p: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -433,13 +427,6 @@ def _again(p: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray]:
     unique = np.maximum(np.where(np.isfinite(u), u, 1.0), SMALLEST)
     with np.errstate(over="ignore"):
         return np.where(np.isfinite(u), np.maximum(p / unique - 1, 0.0), 0.0), unique
-
-
-def _worth(again: FloatArray, rate: FloatArray | float) -> FloatArray:
-    """What repetitions are worth, in passes over fresh text: (1 - exp(-lambda R)) / lambda."""
-    known = np.maximum(rate, SMALLEST)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(np.asarray(rate) * again > 1e-12, -np.expm1(-known * again) / known, again)
 
 
 def log_ratios(p: FloatArray, nothing: float = 0.0) -> FloatArray:
@@ -457,6 +444,13 @@ def powers(p: FloatArray, s: FloatArray) -> FloatArray:
 def over_sources(*parts: FloatArray) -> FloatArray:
     """Sum of a product over the sources' axis; several times faster than `sum(axis=-2)` where the last is short."""
     return np.einsum(",".join(["...mk"] * len(parts)) + "->...k", *parts)
+
+
+def sum_over_sources(rows: FloatArray, *weights: FloatArray) -> FloatArray:
+    """Sums (W, ..., R, K) over the sources of rows (..., R, M, K), by each of some weights (..., 1, M, K) at once."""
+    columns = np.stack([one[..., 0, :, :] for one in weights], axis=-1)
+    found = np.moveaxis(rows, -1, -3) @ np.moveaxis(columns, -2, -3)  # (..., K, R, W)
+    return np.moveaxis(found, (-1, -3), (0, -1))
 
 
 def weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:

@@ -138,14 +138,13 @@ def learning_curve(
     DataError, UsageError, FitError
         If a table is wrong, a name is unknown, or the mixtures are too few for three sizes.
     """
-    regimes = part_regimes(study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed))
-    study = regimes.study
+    study = part_regimes(study_of(log, transfer, languages, Settings(**settings, bootstrap=0), seed)).study
     law, level = choose_law(law, study), parse_level(level)
     sizes, notices = _fit_sizes(law, study, _designs(study), progress)
     if len(sizes) < SIZES_NEEDED:
         message = f"{study.mixtures} mixtures are too few for a learning curve: {len(sizes)} sizes can be fitted"
         raise FitError(f"{message}, {SIZES_NEEDED} are needed", hint="give more runs, or another law")
-    return _curve(law.name, study, sizes, level, (*regimes.notices, *notices))
+    return _curve(law.name, study, sizes, level, (*study.evidence.notices, *notices))
 
 
 class _Size(NamedTuple):
