@@ -17,7 +17,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 736,
-    "shapleymix/tables": 1_656,
+    "shapleymix/tables": 1_658,
     "shapleymix/game": 569,
     "shapleymix/laws": 1_278,
     "shapleymix/fitting": 3_622,

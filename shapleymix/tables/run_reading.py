@@ -100,6 +100,8 @@ def _sum_phases(sheet: Sheet) -> Sheet:
         return sheet
     labels = list(dict.fromkeys(found[2] for found in named.values()))
     sheet.need([f"D{n}" for n in range(1, 10) if any(f"p{n}_{label}" in sheet.columns for label in labels)])
+    if phases != list(range(1, len(phases) + 1)):
+        sheet.fault(f"has phases {', '.join(map(str, phases))}, and they are counted from 1")
     for name in ("D", *(f"{prefix}{label}" for prefix in ("p_", "tokens_") for label in labels)):
         if name in sheet.columns:
             sheet.fault("stands beside phases, of which it is the sum", None, name, "remove it, or the phases")
