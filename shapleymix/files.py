@@ -152,7 +152,7 @@ def atomic_write(path: FileName, content: str | bytes, *, force: bool = False) -
 def require_free(path: FileName, *, force: bool) -> None:
     """Refuse a name under which something lies, unless it may be overwritten."""
     if os.path.exists(path) and not force:
-        hint = "choose another name, or overwrite it (force)"
+        hint = "choose another name, or overwrite it: --force, in Python force=True"
         raise UsageError("exists already", location=Location(os.fspath(path)), hint=hint)
 
 

@@ -20,6 +20,27 @@ from shapleymix.mixing.problem import problem
 from shapleymix.tables.languages import Languages
 
 FIT = KnownFit()
+
+
+class Named(KnownFit):
+    """An object with attributes of its own by the names that a fit's methods have."""
+
+    pieces, draws = 7, None  # pyright: ignore[reportAssignmentType]
+
+    def predict(self, p, N, D):
+        return KnownFit().predict(p, N, D)
+
+
+def test_attributes_of_an_object_are_no_methods():
+    assert np.isfinite(optimize(Named(), 1e8, 1e10).objective)
+
+
+def test_a_rest_that_rounding_leaves_is_a_ratio():
+    names = FIT.sources
+    found = optimize(FIT, 1e8, 1e10, fix=dict.fromkeys(names[:3], 0.3333333))
+    assert found.p[3] == pytest.approx(1e-7, abs=1e-12)
+
+
 BUDGET = ("1B", "100B")
 IN_BITS = {"unit": "bpb", "languages": {"language": SOURCES, "bytes_per_token": [4.4, 5.0, 3.1, 2.5]}}
 CROSSED = pytest.mark.parametrize("asked", [{}, IN_BITS, {"after": "uniform", "trained": "20B"}], ids=str)

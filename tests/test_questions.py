@@ -168,6 +168,18 @@ def test_corrupted_losses_are_named_by_row(log, factor):
     assert not any("far from the law" in notice for notice in fit(log, "learned-base", **FAST).notices)
 
 
+@pytest.mark.parametrize("targets", [1, 4])
+def test_a_run_in_bits_or_in_thousands_of_tokens_is_named(targets):
+    log = log_of("shapley", rows=60, noise=5e-3)[2]
+    log = replace(log, targets=log.targets[:targets], loss=log.loss[:, :targets])
+    row = int(log.N.argmax())
+    bits, tokens = log.loss.copy(), log.D.copy()
+    bits[row] /= np.log(2)
+    tokens[row] /= 1000
+    for spoiled, kind in ((replace(log, loss=bits), "unit"), (replace(log, D=tokens), "D of")):
+        assert any(kind in one and log.runs[row] in one for one in fit(spoiled, "additive", **FAST).caveats)
+
+
 def checkpointed(drift: FloatArray) -> RunLog:
     """Ten runs of eight checkpoints each, whose log losses are off a law by the drift (8,)."""
     _, _, first = log_of("chinchilla", rows=10, sizes=(1e8, 2e8, 4e8))

@@ -430,7 +430,8 @@ def export(
     form, p = FORMATS[format], _ratios(getattr(mixture, "mixture", mixture))
     corpora = paths if isinstance(paths, Corpora) else read_corpora({} if paths is None else paths)
     if form.placed and not corpora.rows:
-        raise UsageError(f"{form.name} holds paths: give a table language,path[,available_tokens][,mean_tokens]")
+        hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset]"
+        raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
     own, most, least = (_of_mixture(mixture, p, name, usual) for name, usual in _BOUNDS)
     had = _of_mixture(mixture, p, "read", 0.0)
     read = np.nan_to_num(np.array([*had.values()]))

@@ -206,6 +206,10 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
         wanted["held out by the split column"] = np.array([label == "fit" for label in log.split])
     wanted[f"a language has fewer than {least:g} tokens"] = fewest >= least
     if settings.checkpoints == FINAL:
+        usable = np.all(list(wanted.values()), axis=0)
+        if usable.any() and not (usable & (share >= FINISHED)).any():
+            hint = "check the schedule or final column, or fit the losses along runs (checkpoints = all)"
+            raise DataError("no run reaches the end of its schedule", location=Location(file=log.origin), hint=hint)
         wanted["of runs that did not reach the end of their schedule"] = ~np.isnan(share)
         wanted[f"before {EARLIEST:g} of their run's schedule"] = share >= EARLIEST
     keep, notices = np.ones(len(log), dtype=bool), list[str]()
@@ -216,9 +220,6 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
     if not keep.any():
         hint = "check D, the split column, and the filters on tokens"
         raise DataError("no trained run is left to fit", location=Location(file=log.origin), hint=hint)
-    if settings.checkpoints == FINAL and not (keep & (share >= FINISHED)).any():
-        hint = "check the schedule or final column, or fit the losses along runs (checkpoints = all)"
-        raise DataError("no run reaches the end of its schedule", location=Location(file=log.origin), hint=hint)
     kept = log.select(keep)
     measured, own = ~np.isnan(kept.loss), own_tokens(kept) >= own_least
     if not own.all():

@@ -27,7 +27,7 @@ from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, recenter, widen, with_score
 from shapleymix.fitting.symbols import sort_held
 from shapleymix.laws import Law
-from shapleymix.laws.core import Chinchilla, CoreLaw, Kaplan
+from shapleymix.laws.core import Chinchilla, CoreLaw, Kaplan, models_harm
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.statistics import interval_ends, ranks_of
 from shapleymix.tables.languages import LanguagesSpec, Unit, harm_map, languages_of, paths_of, tokens_at_hand, unit_of
@@ -310,6 +310,8 @@ class Fit(Tabular, Record):
             who = short([self.targets[j] for j in untold])
             found.append(f"no prediction for {who} without any of it: every fitted run had some")
         found += place.lacking(losses)
+        if self.repetition is not None and models_harm(type(self.law)):
+            found += self.repetition.much_harm(p, unique, N, D, self.paths, self.targets)
         found += [*place.beyond(), *(() if self.absent is None else self.absent.warnings(self.targets, p)), *of_repeats]
         return (*found, *(() if self.replicates is None and self.noise is None else self.missing_from_intervals()))
 

@@ -74,13 +74,19 @@ class OwnFit:
 
     def at(self, N: float, D: float, *, available: FloatArray | None = None, score: Score | None = None) -> Surface:
         """What it says of losses at one budget."""
-        pieces, draws = (getattr(self.given, name, lambda *_: None)(N, D) for name in ("pieces", "draws"))
+        pieces, draws = (_pieces_of(self.given, name, N, D) for name in ("pieces", "draws"))
         samples, K = 1 if draws is None else draws.batch[0], len(self.targets)
         known = OfObject(self.given, self.targets, samples, N, D, pieces, draws)
         supply = np.full(len(self.sources), np.nan) if available is None else available
         own, edge = np.full(K, -1), np.zeros(K)
         found = Surface(self.sources, self.targets, N, D, "loss", supply, pieces, draws, own, edge, None, known)
         return found if score is None else with_score(found, score)
+
+
+def _pieces_of(given: object, name: str, N: float, D: float) -> Pieces | None:
+    stated = getattr(given, name, None)
+    found = stated(N, D) if callable(stated) else None
+    return found if isinstance(found, Pieces) else None
 
 
 AnyFit = Fit | OwnFit

@@ -30,37 +30,37 @@ def questions_of(
     """Every question, and whether an answer should repeat it, from logs of measured over fitted losses (R, K), and over
     held-out ones (`left`), NaN where they do not count. Of a law that knows no mixtures a large error is no question.
     """
-    odd = questions_of_fit(log, residual, used) | dict.fromkeys(questions_of_budgets(log, used), True)
+    odd = dict.fromkeys(questions_of_fit(log, residual, used), False)
+    odd |= dict.fromkeys((*questions_of_units(log, residual, used), *questions_of_budgets(log, used)), True)
     odd |= dict.fromkeys(questions_of_error(log, left) if knows_mixtures else (), True)
     return odd | questions_of_recipes(log, left, seed)
 
 
-def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> dict[str, bool]:
-    """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest run first.
+def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
+    """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest first.
 
-    `residual` (R, K) are logs of measured over fitted losses. Where a run has most of its several losses so far out,
-    an answer should repeat it: it may be in another unit.
+    `residual` (R, K) are logs of measured over fitted losses.
     """
     shown = np.where(used & np.isfinite(residual), residual, np.nan)
-    size = np.abs(np.nan_to_num(shown - np.nanmedian(shown, axis=0)))
-    scale = 1.4826 * np.nanmedian(np.where(np.isnan(shown), np.nan, size), axis=0)
-    far = size > np.maximum(ROBUST_SCALES * scale, SMALLEST_FAULT)
-    if not far.any():
-        return {}
-    farthest = np.where(far, size, 0.0)
-    order = np.argsort(-farthest.max(axis=1), kind="stable")[: int(far.any(axis=1).sum())]
+    size = np.abs(shown - np.nanmedian(shown, axis=0))
+    scale = 1.4826 * np.nanmedian(size, axis=0)
+    rows, targets = np.nonzero(np.nan_to_num(size) > np.maximum(ROBUST_SCALES * scale, SMALLEST_FAULT))
+    if not len(rows):
+        return ()
+    order = np.argsort(-size[rows, targets], kind="stable")
     named = [
         f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g} nats, "
         f"fitted {log.loss[row, target] / np.exp(residual[row, target]):.4g}"
-        for row, target in zip(order.tolist(), farthest[order].argmax(axis=1).tolist(), strict=True)
+        for row, target in zip(rows[order].tolist(), targets[order].tolist(), strict=True)
     ]
-    text = (
-        f"{int(far.sum())} of {int(np.isfinite(shown).sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} "
-        f"times the usual residual: {_list_first(named)}. Check these rows"
+    return (
+        f"{len(rows)} of {int(np.isfinite(shown).sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} times "
+        f"the usual residual: {_list_first(named)}. Check these rows",
     )
-    measured = np.isfinite(shown).sum(axis=1)
-    whole = bool(((measured > 1) & (far.sum(axis=1) > measured / 2)).any())
-    return {f"{text}, and the unit of their losses (bits are 1.44 times nats)" if whole else text: whole}
+
+
+APART, CLUSTERED, ENOUGH = 0.1, 3.0, 5
+"""How far in log loss, and how often their own widths, two clusters of so many runs of one size must lie apart."""
 
 
 MISSED = 0.05
@@ -85,20 +85,47 @@ SLIP = 50.0
 
 
 def questions_of_budgets(log: RunLog, used: BoolArray) -> Iterator[str]:
-    """Runs whose N or D is a tiny part of that of others, with losses like theirs."""
-    rows = np.flatnonzero(used.any(axis=1))
-    shown = np.where(used, np.log(log.loss), np.nan)[rows]
-    common = np.nanmedian(shown - np.nanmedian(shown, axis=0), axis=1)
-    for name, values in (("N", log.N[rows]), ("D", log.D[rows])):
-        order = np.argsort(values, kind="stable")
-        steps = np.append(values[order][1:] / values[order][:-1], 1.0)
-        less, more = np.split(order, [int(steps.argmax()) + 1])
-        if steps.max() >= SLIP and np.median(common[less]) < np.quantile(common[more], 0.9):
-            names = _list_first(list(dict.fromkeys(log.runs[row] for row in np.sort(rows[less]).tolist())))
+    """Runs whose N or D is a tiny part of that of others, or of those of the same D or N, with losses like theirs."""
+    shown = np.where(used, np.log(log.loss), np.nan)
+    common = np.nanmedian(np.where(used.any(axis=1, keepdims=True), shown - np.nanmedian(shown, axis=0), 0.0), axis=1)
+    for name, values, other in (("N", log.N, log.D), ("D", log.D, log.N)):
+        levels, odd = levels_of(np.log(other)), np.zeros(len(values), dtype=bool)
+        for among in (*(levels == level for level in np.unique(levels)), levels >= 0):
+            rows = np.flatnonzero(among & used.any(axis=1))
+            rows = rows[np.argsort(values[rows], kind="stable")]
+            steps = values[rows][1:] / values[rows][:-1]
+            cut = int(steps.argmax()) + 1 if len(steps) else 0
+            if cut and steps[cut - 1] >= SLIP and np.median(common[rows[:cut]]) < np.quantile(common[rows[cut:]], 0.9):
+                odd[rows[:cut]] = True
+        if odd.any():
+            names = _list_first(list(dict.fromkeys(log.runs[row] for row in np.flatnonzero(odd).tolist())))
             yield (
                 f"{name} of {names} is less than that of other runs by a factor of {SLIP:g} or more, but losses are "
                 "like theirs: check its unit"
             )
+
+
+def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
+    """Runs of a size whose losses lie in a cluster of their own above or below the others, as in another unit."""
+    shown = np.where(used & np.isfinite(residual), residual, np.nan)
+    sizes = levels_of(np.log(log.N))
+    for size in np.unique(sizes):
+        rows = np.flatnonzero((sizes == size) & np.isfinite(shown).any(axis=1))
+        if len(rows) < ENOUGH:
+            continue
+        common = np.nanmedian(shown[rows], axis=1)
+        rows, common = rows[np.argsort(common, kind="stable")], np.sort(common)
+        cut = int(np.diff(common).argmax()) + 1
+        below, above = common[:cut], common[cut:]
+        if above[0] - below[-1] < max(APART, CLUSTERED * max(np.ptp(below), np.ptp(above))):
+            continue
+        fewer = rows[cut:] if 2 * cut >= len(rows) else rows[:cut]
+        names = _list_first(list(dict.fromkeys(log.runs[row] for row in fewer.tolist())))
+        yield (
+            f"for all targets the losses of {names} lie apart from those of other runs of N = "
+            f"{format_size(float(log.N[fewer[0]]))}, by a factor of {np.exp(np.median(above) - np.median(below)):.3g}: "
+            "check their unit (bits are 1.44 times nats) and what they were measured on"
+        )
 
 
 def _list_first(parts: list[str]) -> str:
@@ -134,33 +161,33 @@ def questions_of_recipes(log: RunLog, residual: FloatArray, seed: int) -> dict[s
         found |= dict.fromkeys(_with_size(log.N, values, what, spread), False)
         if spread <= SAME:
             continue
-        text = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
+        told = f"{what} differ between runs of one size, by up to a factor of {np.exp(spread):.2g}"
         alike = np.unique(np.column_stack([log.groups, np.nan_to_num(logs)]), axis=0, return_inverse=True)[1].ravel()
         follows = {one: explain(by[..., None], logs[:, None], sizes, alike, seed)[1] for one, by in beside.items()}
         goes = [one for one, chance_of in follows.items() if chance_of <= SIGNIFICANT]
         if goes:
-            text += f", and go with {' and '.join(goes)}, for whose effect the law takes what they do"
+            told += f", and go with {' and '.join(goes)}, for whose effect the law takes what they do"
         if chance <= SIGNIFICANT:
             advice = "train all runs of a size by one recipe, or leave these out"
-            found[f"{text}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}"] = True
+            found[f"{told}, and explain {share:.0%} of what the law leaves (p = {chance:.2g}): {advice}"] = True
         else:
-            found[f"{text}; they explain {nothing}"] = bool(goes)
+            found[f"{told}; they explain {nothing}"] = bool(goes)
     size = np.log(np.maximum(np.abs(residual), LEAST))
     if (chance := explain(log.p[..., None], size, *runs)[1]) <= SIGNIFICANT:
-        text = f"how far runs lie from the law differs by mixture (p = {chance:.2g}), and one scatter is taken for all"
-        found[f"{text}: intervals hold in the mean of the mixtures, not at each"] = False
+        told = f"how far runs lie from the law differs by mixture (p = {chance:.2g}), and one scatter is taken for all"
+        found[f"{told}: intervals hold in the mean of the mixtures, not at each"] = False
     if log.late is not None:
         own, later = own_data(log.paths, log.targets), log.late - log.p
         of_own = later @ own
         of_own[:, ~own.any(axis=0)] = np.nan
         share, chance = explain(of_own[:, None] if own.any() else later[..., None], residual, *runs)
         spread = _find_spread(np.where(known[:, None], later, np.nan), sizes)
-        text = "runs read their languages in phases: the fit takes the sum"
+        told = "runs read their languages in phases: the fit takes the sum"
         if chance <= SIGNIFICANT and spread > SAME:
             advice = "what is read last counts for more or less than the law knows"
-            found[f"{text}, but the order explains {share:.0%} of what it leaves (p = {chance:.2g}): {advice}"] = True
+            found[f"{told}, but the order explains {share:.0%} of what it leaves (p = {chance:.2g}): {advice}"] = True
         elif spread > SAME:
-            found[f"{text}, and the order explains {nothing}"] = False
+            found[f"{told}, and the order explains {nothing}"] = False
     return found
 
 
@@ -205,8 +232,8 @@ def explain(
     directions = directions * (strengths > 1e-9 * np.maximum(strengths.max(axis=1, keepdims=True), 1e-300))[:, None]
     ranked = np.argsort(sizes, kind="stable")
     turned, orders = directions[:, ranked].swapaxes(1, 2), (ranked, *_shuffles(sizes, seed))
-    shares = np.array([float(np.square(turned @ y[order].T[..., None]).sum()) for order in orders])
-    return float(shares[0]) / max(int(np.any(y, axis=0).sum()), 1), float((shares >= shares[0] * (1 - 1e-9)).mean())
+    told = np.array([float(np.square(turned @ y[order].T[..., None]).sum()) for order in orders])
+    return float(told[0]) / max(int(np.any(y, axis=0).sum()), 1), float((told >= told[0] * (1 - 1e-9)).mean())
 
 
 def _shuffles(sizes: IntArray, seed: int) -> Iterator[IntArray]:

@@ -95,6 +95,11 @@ class RegimeSplit:
     study: Study
     lacking: BoolArray
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """That there are two regimes, and what told them apart."""
+        return tuple(text for text in self.study.evidence.notices if text not in self.whole.evidence.notices)
+
 
 def part_regimes(study: Study) -> RegimeSplit:
     """The study without the losses of another regime, where held-out errors of `learned-base` tell of one.
@@ -140,8 +145,8 @@ def part_regimes_by(study: Study, rows: BoolArray) -> RegimeSplit:
     if not lacking.any():
         return RegimeSplit(study, study, lacking)
     evidence = drop_losses(study.evidence, lacking)
-    text = parts.study.evidence.notices[-1]  # that there are two regimes
-    return RegimeSplit(study, replace(study, evidence=replace(evidence, notices=(*evidence.notices, text))), lacking)
+    alone = replace(study, evidence=replace(evidence, notices=(*evidence.notices, *parts.notices)))
+    return RegimeSplit(study, alone, lacking)
 
 
 def fit_regimes(

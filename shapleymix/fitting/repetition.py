@@ -21,14 +21,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from shapleymix.display import short
 from shapleymix.errors import UsageError, described
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence
 from shapleymix.fitting.prediction import Names
 from shapleymix.laws import Law
 from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, repetition_prior
+from shapleymix.laws.pieces import harmful
 from shapleymix.records import FloatArray, IntArray, Record
 from shapleymix.statistics import MEAN_ABSOLUTE, RandomStream, interval_ends
+from shapleymix.tables.languages import harm_map
 from shapleymix.tables.mixtures import ONCE, epochs_of
 
 ROUNDS = 12
@@ -149,6 +152,8 @@ other tokens repeats act by their ratio's cube (see `harmful`).
 """
 ALONE = 0.95
 """Runs in which the repeated source has a larger ratio do not show what harm repeats do beside other tokens."""
+MOST_HARM = 0.1
+"""Share of the core from which harm is worth a warning; at optimal mixtures it is .01 to .02."""
 
 
 @dataclass(frozen=True)
@@ -253,22 +258,37 @@ class Repetition(Record):
         low, high = np.log(self.interval(level)[:, 0]) / CUBE
         return f"a factor of {np.exp((high - low) / 2):.2g} each way"
 
+    def much_harm(
+        self, p: FloatArray, unique: FloatArray, N: FloatArray, D: FloatArray,
+        paths: Sequence[str], targets: Sequence[str],
+    ) -> list[str]:  # fmt: skip
+        """Where repeated tokens do so much harm at points (R, M), of N and D (R,), that only its order is known."""
+        u = np.where(np.isnan(unique), np.inf, unique) / D[:, None]
+        harm = np.exp(self.symbols[0]) * harmful(p, u, N[:, None], D[:, None]) @ harm_map(paths, targets)
+        most = harm.max(axis=0, initial=0.0)
+        named = [name for name, one in zip(targets, most.tolist(), strict=True) if one > MOST_HARM]
+        text = f"repeated tokens add up to {most.max(initial=0.0):.0%} to the loss on {short(named)}"
+        return [f"{text}: so much harm is known only roughly"] * bool(named)
+
     def warnings(
         self, p: FloatArray, unique: FloatArray, D: float, sources: Sequence[str], who: str = "the mixture"
     ) -> list[str]:
         """Where a mixture (M,) makes other epochs than the fitted runs did; `unique` (M,), NaN where not known."""
-        epochs, most = epochs_of(p, unique, D), self.most()
+        epochs, most, least, found = epochs_of(p, unique, D), self.most(), self.epochs[:, 0], list[str]()
         often = _list_often(epochs)
         if untold := [i for i in often if not self.identified or (not self.mixed and p[i] < ALONE)]:
             whence = "repeat too few tokens to measure this, so the published penalty is used"
             if self.identified:
                 whence = "repeat tokens only alone, so the harm of repeats beside other tokens is not measured"
             known = "" if self.replicates is None else f": the best epochs are known to {self.open()}"
-            return [f"{who} repeats {_quote(sources, epochs, untold)}; the fitted runs {whence}{known}"]
-        if far := [i for i in often if epochs[i] > most[i] * ONCE]:
+            found.append(f"{who} repeats {_quote(sources, epochs, untold)}; the fitted runs {whence}{known}")
+        elif far := [i for i in often if epochs[i] > most[i] * ONCE]:
             seen = ", ".join(f"{sources[i]} at most {most[i]:.3g}" for i in far)
-            return [f"{who} repeats {_quote(sources, epochs, far)}; the fitted runs repeat {seen}"]
-        return []
+            found.append(f"{who} repeats {_quote(sources, epochs, far)}; the fitted runs repeat {seen}")
+        if fresh := [i for i in np.flatnonzero(p > 0).tolist() if least[i] > ONCE and not epochs[i] >= least[i] / ONCE]:
+            seen = ", ".join(f"{sources[i]} at least {least[i]:.3g} times" for i in fresh)
+            found.append(f"the fitted runs repeat {seen}, but {who} does so less often or not at all")
+        return found
 
 
 def _move_harm(replicates: FloatArray, spread: float, seed: list[int]) -> FloatArray:

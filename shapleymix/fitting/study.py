@@ -83,7 +83,7 @@ def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progr
         trials = [search.trial(few.best(trials).knobs)]
     won = search.errors(trials, fold >= 0).argmin(axis=0)
     believed = PriorTable.choose([trial.beliefs for trial in trials], won)
-    knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in usual}
+    knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.list_knobs()}
     found = replace(search.problem, beliefs=believed, repeated=begun.repeated)
     return Tuning(found, start, search.predict(trials), knobs)
 
@@ -115,6 +115,17 @@ class _Search:
         shares = self.share * ~self.masks
         x = self.problem.fit_afresh(shares) if x is None else x
         return replace(self, problem=fit_repetition(self.problem, shares, x)[0])
+
+    def list_knobs(self) -> list[str]:
+        """The knobs that change anything: without a transfer matrix its share does not."""
+        values = self.problem.packing.law.knobs
+        usual = {name: each[0] for name, each in values.items()}
+        first = self.believe(usual)
+        return [
+            name
+            for name in values
+            if not all(self.believe({**usual, name: value}).same(first) for value in values[name])
+        ]
 
     def trial(self, knobs: Knobs, start: FloatArray | None = None) -> Trial:
         """Fits (V, K, P) to all but each fold, from those before or afresh, and what they predict of it."""

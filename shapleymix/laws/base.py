@@ -351,6 +351,8 @@ class Law(Record):
 
     def rescale(self, N0: float, D0: float) -> Self:
         """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0 (see `relative`)."""
+        if self.relative:
+            raise NotImplementedError(f"law {self.name!r} is fitted in relative units: state `rescale`")
         return self
 
     def in_gauge(self) -> Self:

@@ -68,9 +68,10 @@ def merge_rows(seen: Observations, groups: IntArray) -> tuple[IntArray, FloatArr
     """
     alike = np.column_stack([groups, seen.p, seen.N, seen.D])
     _, first, place = np.unique(alike, axis=0, return_index=True, return_inverse=True)
-    together = 1.0 * (np.arange(len(first))[:, None] == place.ravel())
-    total = together @ seen.weight
-    return first, together @ (seen.weight * seen.log_loss) / np.where(total > 0, total, 1.0), total
+    total, mean = np.zeros((2, len(first), seen.weight.shape[1]))
+    np.add.at(total, place.ravel(), seen.weight)
+    np.add.at(mean, place.ravel(), seen.weight * np.where(seen.weight > 0, seen.log_loss, 0.0))
+    return first, mean / np.where(total > 0, total, 1.0), total
 
 
 def choose_half_pooled(error: FloatArray) -> IntArray:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, UsageError
+from shapleymix.errors import InfeasibleError, UsageError, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.fitting.evidence import traceless
 from shapleymix.fitting.settings import Size
@@ -71,6 +71,8 @@ class Group:
     def __post_init__(self) -> None:
         members = (self.sources,) if isinstance(self.sources, str) else tuple(self.sources)
         object.__setattr__(self, "sources", members)
+        if not members or not all(isinstance(member, str) and member for member in members):
+            raise UsageError(f"{members!r} are no sources of a group", hint="write a group like en+de<=0.6")
         for side in ("lower", "upper"):
             object.__setattr__(self, side, words.parse_ratio(getattr(self, side), f"the group {self.label!r}"))
         if self.lower > self.upper:
@@ -164,7 +166,7 @@ def members_of(names: Sequence[str], known: Sequence[str], families: Families, w
     words.require_names(dict.fromkeys(names), (*known, *families), what)
     for name in names:
         if name in known and families.get(name, (name,)) != (name,):
-            raise UsageError(f"{what}: {name!r} is one name and a family", hint="rename one of the two")
+            raise UsageError(f"{what}: {name!r} is a source and a family", hint="rename one of the two")
     return tuple(dict.fromkeys(member for name in names for member in families.get(name, (name,))))
 
 
@@ -264,8 +266,11 @@ def polytope_of(
     bounds = bounds.hold_at_zero(np.isin(names, list(unseen)), UNSEEN)
     listed = [asked.keep_within] if isinstance(asked.keep_within, str) else asked.keep_within
     for parent in [name.strip() for text in listed for name in text.split(",") if name.strip()]:
-        words.require_names({parent: None}, tuple(families), "keep_within")
-        bounds = _keep_inside(bounds, parent, np.isin(names, families[parent]), asked.kept)
+        members = np.isin(names, members_of([parent], names, families, "keep_within"))
+        if parent in names:
+            hint = did_you_mean(parent, families) or "give the languages table that names parents or families"
+            raise UsageError(f"keep_within: {parent!r} is one source, with nothing inside of it to keep", hint=hint)
+        bounds = _keep_inside(bounds, parent, members, asked.kept)
     return bounds
 
 

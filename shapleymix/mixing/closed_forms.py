@@ -52,9 +52,12 @@ def interior(a: FloatArray, gamma: FloatArray, phi: FloatArray) -> FloatArray:
     Raises
     ------
     SolveError
-        If c is not positive.
+        If phi is singular or c is not positive.
     """
-    c = np.linalg.solve(phi, np.ones(len(phi)))
+    try:
+        c = np.linalg.solve(phi, np.ones(len(phi)))
+    except np.linalg.LinAlgError as error:
+        raise SolveError("the transfer matrix is singular: no interior solution", hint="use `optimize`") from error
     if not (c > 0).all():
         raise SolveError("phi^-1 1 is not positive: no interior solution", hint="use `optimize`")
 

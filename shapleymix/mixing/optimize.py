@@ -13,19 +13,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.fitting.own_fit import AnyFit, FitSpec, OwnFit, as_fit
 from shapleymix.fitting.settings import Size
-from shapleymix.fitting.surface import widen
 from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.asked import Asked, is_called_as, takes_keywords
 from shapleymix.mixing.frontier import POINTS, Frontier
 from shapleymix.mixing.problem import Problem, problem, solve_problems
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import FloatArray
-from shapleymix.statistics import interval_ends
 from shapleymix.tables.mixtures import Rivals
 from shapleymix.tables.words import parse_budget
 
@@ -230,14 +227,26 @@ def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
 
 def _interval(fit: Any, flops: float, keywords: dict[str, Any], best: Problem, p: FloatArray) -> tuple[float, float]:
     """Interval of the best N over the fit's replicates, each at the mixture p (M,); NaN without."""
+    if best.draws is None:
+        return np.nan, np.nan
     middle, half = np.log(best.surface.N), 0.5 * DECADES * np.log(10.0)
     grid = np.linspace(middle - half, middle + half, 2 * GRID - 1)
-    each = {} if best.draws is None else _problems(fit, grid, flops, keywords)
-    curves = {place: one.goal.of(one.draws.losses(p)) for place, one in each.items() if one.draws is not None}
-    if len(curves) < 2:
-        return np.nan, np.nan
-    places = grid[list(curves)]
-    fine = np.linspace(places[0], places[-1], FINE)
-    lowest = fine[np.argmin(CubicSpline(places, np.stack(list(curves.values())))(fine), axis=0)]
-    low, high = widen(np.quantile(np.exp(lowest), interval_ends(best.level)), np.array(best.surface.N)).tolist()
-    return low, high
+    each = _problems(fit, grid, flops, keywords).items()
+    values = {place: one.goal.of(one.draws.losses(p)) for place, one in each if one.draws is not None}
+    size = np.exp(_lowest(grid[list(values)], np.stack(list(values.values()))))
+    low, high = np.quantile(size, [0.5 - best.level / 2, 0.5 + best.level / 2]).tolist()
+    return min(low, best.surface.N), max(high, best.surface.N)
+
+
+def _lowest(places: FloatArray, values: FloatArray) -> FloatArray:
+    """Where each curve (P, B) over places (P,) is lowest, (B,): the least value, or the bottom of a parabola there."""
+    rows, least = np.arange(values.shape[1]), np.argmin(np.where(np.isfinite(values), values, np.inf), axis=0)
+    if len(places) < 3:
+        return places[least]
+    middle = np.clip(least, 1, len(places) - 2)
+    before, here, after = (values[middle + step, rows] for step in (-1, 0, 1))
+    bend = before - 2 * here + after
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(bend > 0, 0.5 * (before - after) / bend, 0.0)
+    inner = (middle == least) & np.isfinite(share)
+    return np.where(inner, places[middle] + share * (places[1] - places[0]), places[least])

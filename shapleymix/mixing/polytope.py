@@ -190,8 +190,8 @@ class Polytope:
 
     @property
     def is_none(self) -> BoolArray:
-        """Sources (M,) that single ratios leave no more than a trace, which is none."""
-        return np.minimum(self.upper, 1 - self.lower.sum() + self.lower) < TRACE
+        """Sources (M,) of which no mixture has more than a trace, which is none."""
+        return self.upper < TRACE
 
     def presolve(self) -> Polytope:
         """The same where a ratio that is the same in all mixtures is held there by its own bounds, traces at 0, and

@@ -238,7 +238,8 @@ def _hold_regimes(
     """The bounds with what they and the fit's regimes leave no room for held, the law within them, and notices."""
     within = require_feasible(bounds)
     within, notices = (within, []) if free else _at_the_runs(fit, within)
-    within = _above_the_edge(fit, surface, within, weighted)
+    within, floors = _above_the_edge(fit, surface, within, weighted)
+    notices += floors
     law = Searched(surface) if surface.pieces is None else _with_absent(surface.pieces, surface, within)
     return within, law, notices
 
@@ -259,19 +260,25 @@ def _at_the_runs(fit: AnyFit, within: Polytope) -> tuple[Polytope, list[str]]:
     return within.presolve(), [text]
 
 
-def _above_the_edge(fit: AnyFit, surface: Surface, within: Polytope, weighted: BoolArray) -> Polytope:
-    """The bounds with the own sources of weighted targets (K,) above the least ratios that a fit knows.
+def _above_the_edge(fit: AnyFit, surface: Surface, within: Polytope, weighted: BoolArray) -> tuple[Polytope, list[str]]:
+    """The bounds with the own sources of weighted targets (K,) above the least ratios that a fit knows, and a notice.
 
     Below it the loss jumps, at 0 at the latest, to that of models that saw nothing of the language. Where the other
     bounds leave less room than all edges need, each gets the same share of its own; a source with no room at all is
     left out. A floor that was typed holds in place of an edge.
     """
-    edge = np.where(within.is_none, 0.0, _edges(fit, surface, weighted))
+    room = np.minimum(within.upper, 1 - within.lower.sum() + within.lower)
+    edge = np.where(room < TRACE, 0.0, _edges(fit, surface, weighted))
     share, wanted = 1.0, within.with_floors(edge, REGIME)
     while share > LEAST_SHARE and explain(wanted) is not None:
         share /= 2
         wanted = within.with_floors(share * edge, REGIME)
-    return wanted.presolve() if (wanted.lower > within.lower).any() and explain(wanted) is None else within
+    raised = np.flatnonzero(wanted.lower > within.lower).tolist()
+    if not raised or explain(wanted) is not None:
+        return within, []
+    named = ", ".join(f"{within.sources[i]} {wanted.lower[i]:.3g}" for i in raised)
+    text = f"the runs do not tell the losses far below the smallest ratios that they had: floors are {named}"
+    return wanted.presolve(), [text]
 
 
 def _edges(fit: AnyFit, surface: Surface, weighted: BoolArray) -> FloatArray:

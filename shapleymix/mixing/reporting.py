@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError, UsageError
+from shapleymix.errors import InfeasibleError, SolveError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import BUDGETS
 from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
@@ -36,7 +36,7 @@ from shapleymix.records import FloatArray
 from shapleymix.statistics import interval_ends
 from shapleymix.tables.languages import column_of
 from shapleymix.tables.mixtures import ONCE, Rivals, baselines_beside, epochs_of, rivals_of, shares_of_bytes
-from shapleymix.tables.words import amounts, parse_size
+from shapleymix.tables.words import format_size, parse_size
 
 LEAST = 1e-9
 """A slope below this, relative to the objective, is rounding."""
@@ -51,28 +51,34 @@ SAME = 1e-7
 """Relative: by how much the reported objective may differ from the minimised one, by rounding."""
 NEAR = "near"
 """How the name of a mixture begins that a search found."""
-_CHANGE = re.compile(r"(.+?)\s*([+-][^+-]*(?:e[+-]?\d+)?)$")
-"""A name, which may hold signs itself, and signed tokens."""
 _HINT = "write it like de+50B, or en-1T,de+10B for several at once"
 
 
 def tokens_of(text: str, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
     """The change (M,) of the unique tokens at hand (M,) that a text stands for."""
-    what, pairs = f"what if {text}", ",".join(_CHANGE.sub(r"\1=\2", part.strip()) for part in text.split(","))
-    change = amounts(np.zeros(len(sources)), pairs, sources, _parse_change, what)
-    if np.isnan(available[change != 0]).any():
-        raise UsageError(f"{what}: the tokens are not known", hint="give them, or a languages table")
-    if (available + change < 0).any():
-        raise UsageError(f"{what}: fewer tokens are at hand than are taken away")
+    change = np.zeros(len(sources))
+    for part in text.split(","):
+        place, tokens = _part(part.strip(), sources)
+        name, what = sources[place], f"what if {text}"
+        if change[place]:
+            raise UsageError(f"{what}: {name!r} is given twice")
+        if not np.isfinite(available[place]):
+            raise UsageError(f"{what}: the tokens of {name!r} are not known", hint="give them, or a languages table")
+        if available[place] + tokens < 0:
+            raise UsageError(f"{what}: {name!r} has {format_size(available[place])} tokens, fewer than are taken away")
+        change[place] = tokens
     return change
 
 
-def _parse_change(given: float | str, what: str) -> float:
-    """Signed tokens of `+50B`."""
-    word = str(given)
-    if word[:1] not in ("+", "-"):
-        raise UsageError(f"{what}: {word!r} is no change of tokens", hint=_HINT)
-    return parse_size(word[1:], what) * (1.0 if word[0] == "+" else -1.0)
+def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
+    """Place and signed tokens of `de+50B`; the longest name that is a source, since a name may hold signs, too."""
+    for name in sorted(sources, key=len, reverse=True):
+        rest = text.removeprefix(name).strip()
+        if text.startswith(name) and rest[:1] in ("+", "-"):
+            tokens = parse_size(rest[1:], f"what if {text}")
+            return sources.index(name), tokens if rest[0] == "+" else -tokens
+    name = re.split("[+-]", text)[0].strip()
+    raise UsageError(f"what if: {text!r} is no change of a source's tokens", hint=did_you_mean(name, sources) or _HINT)
 
 
 def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
@@ -265,7 +271,7 @@ def _warn(one: Question, proof: Proof) -> Iterator[str]:
     least = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
     if least.any():
         names = list_names([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(least).tolist()])
-        yield f"Kept at the smallest ratios that the runs had: {names}. They do not show if less is enough."
+        yield f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough."
     if anchor is not None and (anchor == 0).any():
         shut = list_names(np.array(within.sources)[anchor == 0].tolist())
         yield f"The anchor has none of {shut}: a pull towards it shuts them out."

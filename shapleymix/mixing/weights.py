@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shapleymix.errors import UsageError, did_you_mean
+from shapleymix.errors import DataError, UsageError, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.fitting.own_fit import AnyFit
 from shapleymix.fitting.surface import Surface
@@ -65,7 +65,7 @@ def weights_of(fit: AnyFit, surface: Surface, asked: Asked) -> Weights:
 
     Raises
     ------
-    UsageError
+    UsageError, DataError
         If a weight is for no target, negative, or all are zero.
     """
     given, table, score, targets = asked.weights, asked.table, asked.score, surface.targets
@@ -75,6 +75,9 @@ def weights_of(fit: AnyFit, surface: Surface, asked: Asked) -> Weights:
     if given is None and score is None:
         given = UNWEIGHTED if table is None or table.weight is None else table
     if isinstance(given, Languages):
+        if given.weight is None:
+            hint = "add the column, or use unweighted or normalized weights"
+            raise DataError(f"{given.origin} has no column 'weight'", hint=hint)
         return _of_numbers(column_of(given, "weight", targets), targets, f"table {given.origin}")
     if isinstance(given, str) and given == UNWEIGHTED:
         return Weights(np.ones(len(targets)), "unweighted: the mean of the losses")

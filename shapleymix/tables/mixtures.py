@@ -14,10 +14,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Location, StoreError, UsageError, did_you_mean
+from shapleymix.errors import DataError, Location, StoreError, UsageError, described, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
-from shapleymix.tables.words import Ratio, amounts, double, format_size, parse_positive, ratio_number
+from shapleymix.tables.words import Ratio, double, format_size, parse_pairs, parse_positive, ratio_number, require_names
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""
@@ -100,11 +100,14 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
         return _read_saved(os.fspath(given), names)
     if isinstance(given, str) and given.strip() == "uniform" and "uniform" not in names:
         return uniform(len(names))
-    ratios = amounts(np.zeros(len(names)), given, tuple(names), _parse_share, "the mixture")
+    if not isinstance(given, (str, Mapping)):
+        given = _in_order(given, names)
+    pairs = parse_pairs(given, _parse_share, "the mixture", "write a mixture like en=0.5,de=0.5, uniform, or its .json")
+    require_names(pairs, names, "the mixture")
+    ratios = np.array([pairs.get(name, 0.0) for name in names])
     total = float(row_sums(ratios))
     if abs(total - 1) > ROUNDED:
-        parts = zip(names, ratios.tolist(), strict=True)
-        shares = ",".join(f"{name}={ratio / total:.4g}" for name, ratio in parts if ratio)
+        shares = ",".join(f"{name}={value / total:.4g}" for name, value in pairs.items()) if total > 0 else ""
         hint = f"divided by their sum they are {shares}" if shares else None
         raise UsageError(f"the mixture sums to {total:.6g}, expected 1", hint=hint)
     return renormalise(ratios)
@@ -139,6 +142,18 @@ def _read_saved(path: str, names: Sequence[str]) -> FloatArray:
         return parse_mixture(found, names)
     except UsageError as error:
         raise StoreError(error.message, location=place, hint=error.hint or _BY_NAME, faults=error.faults) from error
+
+
+def _in_order(given: object, names: Sequence[str]) -> dict[str, float]:
+    """Ratios in the order of the names."""
+    hint = f"give a mapping, text such as en=0.5,de=0.5, or {len(names)} ratios in the order {', '.join(names[:5])}"
+    try:
+        ratios = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"{described(given)} is no mixture", hint=hint) from error
+    if ratios.shape != (len(names),):
+        raise UsageError(f"a mixture of shape {ratios.shape}, expected ({len(names)},)", hint=hint)
+    return dict(zip(names, ratios.tolist(), strict=True))
 
 
 def format_mixture(p: ArrayLike, names: Sequence[str]) -> str:
@@ -192,17 +207,21 @@ def baseline(
         return first_mixture(number, tuple(sources), (*(np.ones(len(sources)) if weights is None else weights),))
     unknown = [name for name, tokens in zip(sources, available.tolist(), strict=True) if np.isnan(tokens)]
     if unknown or not available.any():
+        hint = "give a languages table, or available tokens by name"
         lacking = ", ".join(map(repr, unknown[:5])) or "a source"
-        raise UsageError(f"{kind!r} needs the available tokens of {lacking}", hint="give a languages table")
-    value = 1.0 if kind == "natural" else parse_positive(number, f"the number of {text!r}")
-    if kind != "unimax":
+        raise UsageError(f"{kind!r} needs the available tokens of {lacking}", hint=hint)
+    if kind == "natural":
+        return smooth(available, 1.0)
+    value = parse_positive(number, f"the number of {text!r}")
+    if kind == "temperature":
         if value < 1:
             hint = f"for p ~ tokens^{value:g} write temperature:{1 / value:.4g}"
-            raise UsageError(f"{text!r}: T is 1 or more", hint=hint)
+            raise UsageError(f"{text!r}: a temperature below 1 is less even than natural; T is 1 or more", hint=hint)
         return smooth(available, 1 / value)
     if (needed := _epochs_needed(available, D)) > value * (1 + 1e-9):  # the realised epochs would be others
+        most = f"{value:g} epochs of all sources are {format_size(value * float(np.nansum(available)))} tokens"
         hint = f"take unimax:{np.ceil(needed * 100) / 100:g} or more, or a smaller D"
-        raise UsageError(f"{text!r} does not fill D = {format_size(D)}", hint=hint)
+        raise UsageError(f"{text!r} does not fill D = {format_size(D)}: {most}", hint=hint)
     return unimax(available, D, value)
 
 
@@ -288,8 +307,10 @@ def baselines_beside(
     UsageError
         If two different mixtures have one name, or one cannot be read.
     """
-    known = ("temperature:2", "natural") if np.isfinite(available).all() and available.any() else ()
-    found = {name: baseline(name, sources, available, D) for name in ("uniform", *known)}
+    found = {"uniform": uniform(len(sources))}
+    if np.isfinite(available).all() and available.any():
+        found["temperature:2"] = smooth(available, 0.5)
+        found["natural"] = smooth(available, 1.0)
     for name, p in mixtures_of(given or (), sources, available, D, weights).items():
         if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):
             raise _one_name(name)

@@ -90,7 +90,8 @@ class Sheet:
         for row, key in enumerate(keys):
             earlier = first.setdefault(key, row)
             if earlier != row and "" not in key:
-                self.fault(f"repeats {what.format(*key)} of line {self.lines[earlier]}", row, column, hint)
+                before = f"line {self.lines[earlier]}" if self.lines[earlier] else f"row {earlier + 1}"
+                self.fault(f"repeats {what.format(*key)} of {before}", row, column, hint)
 
     def numbers(self, column: str, *, empty: bool = False, sizes: bool = False) -> FloatArray:
         """A column (R,) as doubles, each the nearest to its text; NaN where a cell is empty or faulty, or no column.
