@@ -21,7 +21,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/game": 569,
     "shapleymix/laws": 1_281,
     "shapleymix/fitting": 3_680,
-    "shapleymix/mixing": 2_452,
+    "shapleymix/mixing": 2_454,
     "shapleymix/planning": 424,
     "adapters/shapleymix_io": 2_099,
     "adapters/shapleymix_irds": 4_092,
@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "cli/shapleymix_view": 1_105,
     "tests": 17_647,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_712, 142, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_714, 142, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

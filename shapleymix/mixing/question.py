@@ -268,7 +268,9 @@ def _above_the_edge(fit: AnyFit, surface: Surface, within: Polytope, weighted: B
     left out. A floor that was typed holds in place of an edge.
     """
     room = np.minimum(within.upper, 1 - within.lower.sum() + within.lower)
-    edge = np.where(room < TRACE, 0.0, _edges(fit, surface, weighted))
+    edge = _edges(fit, surface, weighted)
+    within = within.hold_at_zero((edge > 0) & (room < TRACE), REGIME)
+    edge = np.where(within.is_none, 0.0, edge)
     share, wanted = 1.0, within.with_floors(edge, REGIME)
     while share > LEAST_SHARE and explain(wanted) is not None:
         share /= 2
