@@ -128,8 +128,11 @@ def _names(given: Names, count: int) -> tuple[str, ...]:
     """Names of the points: those given, or their numbers."""
     if given is None:
         return tuple(map(str, range(count)))
-    if not isinstance(given, (list, tuple)) or not all(isinstance(one, str) for one in given) or len(given) != count:
-        raise UsageError(f"runs: {described(given)} for {count} points", hint="give a list of one name for each point")
+    hint = "give a list of one name for each point"
+    if not isinstance(given, (list, tuple)) or not all(isinstance(one, str) for one in given):
+        raise UsageError(f"runs: {described(given)} is no list of names", hint=hint)
+    if len(given) != count:
+        raise UsageError(f"{len(given)} names for {count} points", hint=hint)
     return tuple(given)
 
 

@@ -208,8 +208,8 @@ class RunLog(Tabular, Shown):
         parse_whole(count, "folds", 2)
         mixtures = len(set(self._together))
         if mixtures < count:
-            message = f"has {mixtures} mixtures: use no more folds than that, not {count}"
-            raise DataError(message, location=Location(file=self.origin))
+            message = f"{count} folds need {count} different mixtures; the log has {mixtures}"
+            raise DataError(message, location=Location(file=self.origin), hint="use fewer folds")
         return self.groups % count
 
     def select(self, rows: ArrayLike) -> RunLog:

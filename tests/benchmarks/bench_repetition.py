@@ -20,7 +20,7 @@ from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting.evidence import fold_masks
 from shapleymix.fitting.held_out import predict_held_out
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.study import Memory, Study, study_of
+from shapleymix.fitting.study import Study, study_of
 from shapleymix.laws import LAWS
 
 LAW = LAWS["learned-base"]
@@ -58,7 +58,7 @@ def ours() -> None:
 
 def counted(study: Study, way: str) -> Study:
     """The study with its repeated tokens counted in one of the ways, and nothing remembered of the others."""
-    study = replace(study, memory=Memory([]))
+    study = replace(study, memory={})
     if way == WAYS[0]:
         return replace(study, evidence=replace(study.evidence, unique=None))
     repeated = study.evidence.usual if way == WAYS[1] else None
