@@ -75,9 +75,14 @@ def test_replicates_have_the_optima_that_they_have_alone(law, bounds, worst, kl)
         assert own.total(p) - solve(own).certificate.lower_bound <= 1e-8 * abs(own.total(p))
 
 
-def test_goals_of_several_budgets_are_solved_as_one_by_one():
-    base = goal_of("based", "box", 4, M=5)
-    goals = [replace(base, law=base.pieces.scale_losses(np.full(len(base.w), 1 + k / 3))) for k in range(3)]
+@pytest.mark.parametrize("law", KINDS)
+@pytest.mark.parametrize("worst", [False, True])
+def test_goals_of_several_budgets_and_weights_are_solved_as_one_by_one(law, worst):
+    base = goal_of(law, "box", 4, worst=worst, M=5)
+    scaled = [base.pieces.scale_losses(np.full(len(base.w), 1 + k / 3)) for k in range(3)]
+    places = np.arange(len(base.w))  # all goals but the last have a target of weight 0
+    goals = [replace(base, law=law, w=np.where(places == k, 0.0, base.w)) for k, law in enumerate(scaled)]
+    goals[-1] = replace(goals[-1], w=base.w)
     together = [proof.p for proof in solve_all(goals)]
     np.testing.assert_allclose(together, [solve(goal).p for goal in goals], atol=1e-9)
 

@@ -391,11 +391,9 @@ class FitLosses(LossSource):
     ) -> FloatArray:
         """Losses (..., K) with those of the other regime where they are meant."""
         there = self.fit.is_other_regime(p[None])[0]
-        return (
-            known
-            if self.without is None or not there.any()
-            else np.where(there, asked(self.without, traceless(p)), known)
-        )
+        if self.without is None or not there.any():
+            return known
+        return np.where(there, asked(self.without, traceless(p)), known)
 
     def losses(self, p: FloatArray) -> FloatArray:
         return self._of_regimes(self._hide(self._lift(p), p), p, LawAtBudget.losses)

@@ -5,24 +5,26 @@
               w_j loss_j(p) <= t                 [worst case]
               KL(p || center) <= radius          [KL ball; one of L1 is rows over p and v >= |p - center|]
 
-for a whole batch of replicates, budgets and weights at once (Mehrotra 1992). Each iteration makes one positive
+for a whole batch of replicates, budgets and weights at once (Mehrotra 1992). Each iteration factorises one positive
 definite matrix a member and uses it twice, for the predictor and for the corrector. Ratios stay strictly inside of
 their own bounds, hence concave powers (infinite slope at zero) need no special care; rows, balls and the worst case are
 met at the end. A member is done when its multipliers prove it, by weak duality; `proof` computes that anew from nothing
 but the pieces.
 
-Axes: B members of the batch, M sources, K targets, n unknowns, E equalities, G rows, L = M of v (else 0), T ties: the K
-targets of the worst case, L of p - v, rows, and the ball; C = 2 M + L + T sides: floors, caps, floors of v, ties.
+Axes: B members of the batch, M sources, K targets, n unknowns, E equalities, G rows, Q curved sides (K of the worst
+case, 1 of a KL ball), C = 2 M + G + Q sides in all: floors, caps, rows, curved ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import qr
+from scipy.linalg import get_lapack_funcs, qr
 
+from shapleymix.errors import SolveError
 from shapleymix.laws.pieces import Pieces, log_ratios, weigh
 from shapleymix.mixing.polytope import Ball
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -44,7 +46,8 @@ CHUNK = 2_000_000
 NARROW, NONE, TINY, SMALLEST = 1e-13, 1e-300, 1e-150, 1e-200
 FLAT = 1e-60
 """What a mixture can change, at least, where it changes nothing."""
-RIDGE, MEND = 1e-14, 1e-11
+LARGE, RIDGE = 48, 1e-14
+POTRF, POTRS = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 
 
 class Optima(NamedTuple):
@@ -84,14 +87,49 @@ class Program(NamedTuple):
         sides = {name: getattr(self, name)[members] for name in names}
         return self._replace(pieces=pieces, **sides)
 
+    def select(self, usable: BoolArray, weighted: BoolArray, independent: IntArray) -> Program:
+        """The program of some of the sources and targets, and of independent equalities."""
+        pieces, ball = self.pieces, self.ball
+        pieces = pieces if usable.all() else pieces.select_sources(usable)
+        sides = {name: getattr(self, name)[:, usable] for name in ("lower", "upper", "anchor", "tilt")}
+        return self._replace(
+            pieces=pieces if weighted.all() else pieces.select(weighted), w=self.w[:, weighted], **sides,
+            equal=self.equal[independent][:, usable], values=self.values[independent], rows=self.rows[..., usable],
+            ball=None if ball is None else replace(ball, center=ball.center[usable]),
+            start=None if self.start is None else self.start[usable],
+        )  # fmt: skip
+
 
 def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
-    """The optima of every member."""
-    (B, M), K = program.lower.shape, program.w.shape[1]
+    """The optima of every member.
+
+    Raises
+    ------
+    SolveError
+        If no mixture has a finite objective, or a number is not finite.
+    """
+    B, M = program.lower.shape
+    K, E, G = program.w.shape[1], len(program.equal), program.rows.shape[1]
+    upper = np.where(program.anchor > 0, program.upper, program.lower) if program.kl > 0 else program.upper
+    usable, weighted = np.any(upper > NARROW, axis=0), np.any(program.w > 0, axis=0)
+    usable[[other for one, other in program.pieces.twins if usable[one]]] = True
+    independent = _independent(program.equal * np.any(usable & (upper - program.lower > NARROW), axis=0))
+    whole = program._replace(upper=upper).select(usable, weighted, independent)
+    found = Optima(
+        np.zeros((B, M)), np.zeros((B, E + G)), np.zeros((B, K * program.worst)),
+        np.zeros((B, 0 if program.ball is None else M if program.ball.kind == "l1" else 1)), np.zeros(B),
+    )  # fmt: skip
     step = max(1, CHUNK // (M * max(M, K)))
-    with np.errstate(all="ignore"):  # a member without a finite loss is left as it is
-        parts = [_Search(program.take(slice(start, start + step)), tolerance).solve() for start in range(0, B, step)]
-    return Optima(*map(np.concatenate, zip(*parts, strict=True)))
+    places = np.append(independent, np.arange(E, E + G))
+    for start in range(0, B, step):
+        part = slice(start, start + step)
+        one = _Search(whole.take(part), tolerance).solve()
+        found.p[part, usable], found.rows[part, places], found.gap[part] = one.p, one.rows, one.gap
+        every = program.ball is None or program.ball.kind == "kl"
+        found.ball[part, slice(None) if every else usable] = one.ball
+        if program.worst:
+            found.targets[part, weighted] = one.targets
+    return found
 
 
 def _independent(equal: FloatArray) -> IntArray:
@@ -104,9 +142,8 @@ def _independent(equal: FloatArray) -> IntArray:
 
 
 class _Iterate(NamedTuple):
-    """Ratios, v of an L1 ball and t of the worst case (B, n); slacks and multipliers (B, C) of all sides: floors and
-    caps of ratios, floors of v, then ties: targets, p - v <= center, rows, the ball; multipliers of equalities (B, E).
-    """
+    """Ratios, v of an L1 ball and t of the worst case (B, n); slacks and multipliers (B, C) of all sides: floors, caps,
+    targets, p - v <= center, v >= 0, then what ties ratios together; multipliers of equalities (B, E)."""
 
     x: FloatArray
     slack: FloatArray
@@ -117,13 +154,15 @@ class _Iterate(NamedTuple):
 class _Place(NamedTuple):
     """What an iterate knows of its surroundings.
 
-    Of what is minimised plus ties and equalities times their multipliers: `tilt` (B, n), its slope, and `hessian`
-    (B, M, M) in the ratios. `ties` (B, E + T, n) are the slopes of equalities and ties; `beyond` (B, T) the ties, at
-    most 0 within; `lacking` (B, E) what equalities lack; `level` (B, 1) the size of what the mixture can change.
+    Of what is minimised plus the sides but floors and caps, and equalities, times their multipliers: `tilt` (B, n), its
+    slope, and `hessian` (B, M, M) in the ratios. `targets` (B, K, M) are the slopes of the worst case, and `ties`
+    (B, E + T, M) those of equalities, rows and the ball; `beyond` (B, C - 2 M) the sides, at most 0 within; `lacking`
+    (B, E) what equalities lack; `level` (B, 1) the size of what the mixture can change.
     """
 
     tilt: FloatArray
     hessian: FloatArray
+    targets: FloatArray
     ties: FloatArray
     beyond: FloatArray
     lacking: FloatArray
@@ -135,13 +174,10 @@ class _Search:
 
     def __init__(self, program: Program, tolerance: float) -> None:
         ball = None if program.ball is None else program.ball.kind
-        movable = np.any(program.upper - program.lower > NARROW, axis=0)
-        self.tolerance, self.equalities = tolerance, len(program.equal)
-        self.independent = _independent(program.equal * movable)
-        program = program._replace(equal=program.equal[self.independent], values=program.values[self.independent])
-        (B, M), G = program.lower.shape, program.rows.shape[1]
+        self.tolerance = tolerance
+        B, M = program.lower.shape
         self.M, self.K, self.L = M, program.w.shape[1] * program.worst, M * (ball == "l1")
-        self.E, self.T = len(program.equal), self.K + self.L + G + int(ball is not None)
+        self.E, self.T = len(program.equal), program.rows.shape[1] + int(ball is not None)
         rest = 1 - _sums(program.lower)
         upper = np.minimum(program.upper, program.lower + rest)
         width = np.maximum(upper - program.lower, 0.0)
@@ -150,28 +186,35 @@ class _Search:
         free = (width > NARROW) & (share > NARROW) & (share < 1 - NARROW)
         # Where the other sources' floors cap a source already, its own cap says nothing.
         idle = upper >= 1 - (_sums(program.lower) - program.lower) - NARROW
-        on = np.concatenate([free, free & ~idle, np.ones((B, self.L + self.T))], axis=1)
+        on = np.concatenate([free, free & ~idle, np.ones((B, self.K + 2 * self.L + self.T))], axis=1)
         self.free, self.on, self.all_free = free.astype(float), on, bool(free.all())
         self.stale = np.zeros(B, dtype=int)
         self.count = np.maximum(on.sum(axis=1, keepdims=True), 1.0)
-        self.is_bent = ball == "kl" or program.kl > 0
-        ends = np.cumsum([0, M, M, self.L, self.K, self.L, G]).tolist()
-        _, self.caps, self.above, self.tops, self.over, self.sums = map(slice, ends[:-1], ends[1:])
-        self.simple, self.loose = slice(ends[3]), slice(ends[3], None)
+        self.is_bent, self.is_box = ball == "kl" or program.kl > 0, self.K + self.T == 0
+        ends = np.cumsum([0, M, M, self.K, self.L, self.L, self.T]).tolist()
+        _, self.caps, self.tops, self.over, self.above, self.loose = map(slice, ends[:-1], ends[1:])
 
     def solve(self) -> Optima:
-        """Iterations until every member is proved, or gets no better; the gap is infinite where no loss is finite."""
+        """Iterations until every member is proved, or gets no better."""
+        alive = np.isfinite(self.program.pieces.losses(self.inside)).all(axis=-1) & np.ones(len(self.free), dtype=bool)
+        if not alive.any():
+            hint = "give targets that no source helps weight zero, or allow a source that helps them"
+            raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
+        index, left, inside = np.flatnonzero(alive), np.full(len(alive), np.inf), self.inside
+        if not alive.all():  # members without hope have no proof
+            self._keep(alive)
+            self.inside = inside[alive]
         here, place = self._start()
-        index, left = np.arange(len(self.free)), np.full(len(self.free), np.inf)
-        best, gaps, final = here, left, _Iterate(*map(np.copy, here))
+        best, gaps = here, np.full(len(index), np.inf)
+        final = _Iterate(*(np.zeros((len(alive), part.shape[1])) for part in here))
+        final.x[:, : self.M] = inside
         for iteration in range(ITERATIONS + 1):
             gap = self._gap(here, place)
             better = gap < gaps
             pick = better[:, None]
             best = here if better.all() else _Iterate(*(np.where(pick, *two) for two in zip(here, best, strict=True)))
             gaps, self.stale = np.where(better, gap, gaps), np.where(better, 0, self.stale + 1)
-            stuck = (self.stale >= STALE) & (gaps < NEARLY) | ~np.isfinite(gap) | (iteration == ITERATIONS)
-            done = stuck | (gaps <= self.tolerance)
+            done = (gaps <= self.tolerance) | ((self.stale >= STALE) & (gaps < NEARLY)) | (iteration == ITERATIONS)
             if np.count_nonzero(done):
                 left[index[done]] = gaps[done]
                 for whole, part in zip(final, best, strict=True):
@@ -179,17 +222,22 @@ class _Search:
                 if done.all():
                     break
                 kept = ~done
-                self.program, self.free, self.on = self.program.take(kept), self.free[kept], self.on[kept]
-                self.count, self.stale = self.count[kept], self.stale[kept]
+                self._keep(kept)
                 here, best = (_Iterate(*(part[kept] for part in one)) for one in (here, best))
                 place = _Place(*(part[kept] for part in place))
                 index, gaps = index[kept], gaps[kept]
             here, place = self._step(here, place)
-        targets, sums = final.dual[:, self.tops], final.dual[:, self.sums]
-        rows = np.concatenate([np.zeros((len(sums), self.equalities)), sums], axis=1)
-        rows[:, self.independent] = final.price
-        ball = final.dual[:, self.over if self.L else slice(self.sums.stop, None)]
+        if not np.isfinite(left).any():
+            raise SolveError("the objective is not finite inside the bounds", hint="check the law's parameters")
+        targets, ties, G = final.dual[:, self.tops], final.dual[:, self.loose], self.program.rows.shape[1]
+        rows = np.concatenate([final.price, ties[:, :G]], axis=1)
+        ball = final.dual[:, self.over] if self.L else ties[:, G:]
         return Optima(final.x[:, : self.M], rows, targets / np.maximum(_sums(targets), NONE), ball, left)
+
+    def _keep(self, kept: BoolArray) -> None:
+        """Go on with some members of the batch alone."""
+        self.program, self.free, self.on = self.program.take(kept), self.free[kept], self.on[kept]
+        self.count, self.stale = self.count[kept], self.stale[kept]
 
     def _start(self) -> tuple[_Iterate, _Place]:
         """The middle of the box, and multipliers on the central path of the spread of the slopes there."""
@@ -203,7 +251,7 @@ class _Search:
             x[:, M : M + self.L] = np.maximum(p - ball.center, 0.0)[:, : self.L] + START / M
         x[:, :M] = p
         duals = np.full((B, self.on.shape[1]), NONE)
-        duals[:, self.tops] = 1 / max(K, 1)
+        duals[:, 2 * M : 2 * M + K] = 1 / max(K, 1)
         here = _Iterate(x, np.ones_like(duals), duals, np.zeros((B, self.E)))
         place = self._place(here)
         if K:
@@ -213,67 +261,72 @@ class _Search:
         spread = _sums(np.abs(slope - self.free * _sums(slope) / total) * p)
         center = START * place.level / K if K else np.maximum(spread, SPREAD * place.level) / total
         far = np.maximum(np.abs(place.beyond).max(axis=1, keepdims=True, initial=0.0), ROOM)
-        slack = np.concatenate([self._room(x), np.maximum(-place.beyond, ROOM * far)], axis=1)
+        slack = np.concatenate([*self._room(x), np.maximum(-place.beyond, ROOM * far)], axis=1)
         here = here._replace(slack=slack, dual=np.where(self.on > 0, center / slack, NONE))
-        return here, self._place(here) if self.T else place
+        return here, place if self.is_box else self._place(here)
 
-    def _room(self, x: FloatArray) -> FloatArray:
-        """The distances (B, 2 M + L) of ratios from floors and caps, and of v from 0."""
-        p, v = x[:, : self.M], x[:, self.M : self.M + self.L]
-        return np.maximum(np.concatenate([p - self.program.lower, self.program.upper - p, v], axis=1), NONE)
+    def _room(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The distances (B, M) from floors and from caps; 1 where a ratio cannot move."""
+        low, high = x[:, : self.M] - self.program.lower, self.program.upper - x[:, : self.M]
+        low, high = np.maximum(low, NONE), np.maximum(high, NONE)
+        return (low, high) if self.all_free else (low + (1 - self.free), high + (1 - self.free))
 
     def _place(self, here: _Iterate) -> _Place:
         """The surroundings of an iterate."""
-        program, ball, M, K, E, x, dual = self.program, self.program.ball, self.M, self.K, self.E, here.x, here.dual
-        p, B = np.maximum(x[:, :M], TINY), len(x)
+        program, ball, M, x, dual = self.program, self.program.ball, self.M, here.x, here.dual
+        p, targets, ties = np.maximum(x[:, :M], TINY), dual[:, self.tops], dual[:, self.loose]
+        lacking = x[:, :M] @ program.equal.T - program.values
         at = program.pieces.slopes(p)
-        w = program.w * dual[:, self.tops] if K else program.w
-        slope, hessian = at.gradient(w), at.hessian(w)
-        level = np.maximum(_sums(np.abs(slope + program.tilt) * p) + program.kl, FLAT)
+        w = program.w * targets if self.K else program.w
+        slope, hessian = at.gradient(w) + program.tilt, at.hessian(w)
+        level = np.maximum(_sums(np.abs(slope) * p) + program.kl, FLAT)
         if at.push is not None:  # where harm and worth cancel, the level is still that of both
             level = level + 2 * _sums(weigh(at.push, w) * p)
-        tilt, ties, beyond = np.zeros(x.shape), np.zeros((B, E + self.T, x.shape[1])), np.zeros((B, self.T))
-        bend, start = program.kl, self.loose.start
-        tilt[:, :M] = program.tilt if K else program.tilt + slope
-        ties[:, :E, :M] = program.equal
-        if program.kl > 0:
-            tilt[:, :M] += program.kl * (np.log(p) + 1 - log_ratios(program.anchor))
-        if K:
-            tilt[:, -1], beyond[:, :K] = 1.0, program.w * program.pieces.losses(p) - x[:, -1:]
-            ties[:, E : E + K, :M] = at.jacobian().swapaxes(-1, -2) * program.w[:, :, None]
-            ties[:, E : E + K, -1] = -1.0
+        bend, more, beyond, sums, none = program.kl, [], [], [], x[:, :0]
+        wide = np.repeat(program.equal[None], len(x), axis=0)
         if program.rows.shape[1]:
-            rows = slice(self.sums.start - start, self.sums.stop - start)
-            beyond[:, rows] = _along(program.rows, x[:, :M]) - program.limits
-            ties[:, E:][:, rows, :M] = program.rows
+            sums = [_along(program.rows, x[:, :M]) - program.limits]
+            wide = np.concatenate([wide, np.broadcast_to(program.rows, (len(x), *program.rows.shape[1:]))], axis=1)
+        if program.kl > 0:
+            slope = slope + program.kl * (np.log(p) + 1 - log_ratios(program.anchor))
+        if self.K:
+            beyond, more = [*beyond, program.w * program.pieces.losses(p) - x[:, -1:]], [1 - _sums(targets)]
         if self.L and ball is not None:
-            v = x[:, M : 2 * M]
-            over, each = E + self.over.start - start + np.arange(M), np.arange(M)
-            ties[:, over, each], ties[:, over, M + each], ties[:, -1, M : 2 * M] = 1.0, -1.0, 1.0
-            beyond[:, over - E], beyond[:, -1] = x[:, :M] - v - ball.center, _sum(v) - ball.radius / 2
+            v, over = x[:, M : 2 * M], dual[:, self.over]
+            beyond, more = [*beyond, x[:, :M] - v - ball.center, -v], [ties[:, -1:] - over - dual[:, self.above], *more]
+            sums, slope = [*sums, _sums(v) - ball.radius / 2], slope + over
+            wide = np.concatenate([wide, np.zeros((len(x), 1, M))], axis=1)
         elif ball is not None:
             logs = np.log(p) - log_ratios(ball.center)
-            ties[:, -1, :M], beyond[:, -1], bend = logs + 1, _sum(p * logs) - ball.radius, bend + dual[:, -1:]
+            sums, bend = [*sums, _sums(p * logs) - ball.radius], bend + ties[:, -1:]
+            wide = np.concatenate([wide, (logs + 1)[:, None]], axis=1)
         if self.is_bent:
             _diagonals(hessian)[...] += bend / p
+        slope = slope + here.price @ program.equal
+        if self.T:
+            slope = slope + (ties[:, None] @ wide[:, self.E :])[:, 0]
+        steep = at.jacobian().swapaxes(-1, -2) * program.w[:, :, None] if self.K else none
         if not self.all_free:
-            tilt[:, :M] *= self.free
-            ties[:, :, :M] *= self.free[:, None]
-        tilt += (np.concatenate([here.price, dual[:, self.loose]], axis=1)[:, None] @ ties)[:, 0]
-        return _Place(tilt, hessian, ties, beyond, x[:, :M] @ program.equal.T - program.values, level)
+            slope, wide = slope * self.free, wide * self.free[:, None]
+            steep = steep * self.free[:, None] if self.K else none
+        if self.is_box:
+            return _Place(slope, hessian, none, wide, none, lacking, level)
+        return _Place(
+            np.concatenate([slope, *more], axis=1), hessian, steep, wide, np.concatenate([*beyond, *sums], axis=1),
+            lacking, level,
+        )  # fmt: skip
 
     def _gap(self, here: _Iterate, place: _Place) -> FloatArray:
-        """What weak duality leaves open (B,), or what ties and equalities do where that is more; relative."""
+        """What weak duality leaves open (B,), or what rows and equalities do where that is more; relative."""
         M, K, slope = self.M, self.K, place.tilt[:, : self.M]
         gap = _sum(np.maximum(slope * here.slack[:, :M], -slope * here.slack[:, M : 2 * M]))
         outside = np.maximum.reduce(np.abs(place.lacking), axis=1)
-        if self.T:
+        if not self.is_box:
             beyond, size = place.beyond.copy(), np.abs(here.x[:, M:])
             if K:  # the objective is that of the largest, not t
                 beyond[:, :K] -= beyond[:, :K].max(axis=1, keepdims=True)
                 size[:, -1:] = place.level
-            ties = here.dual[:, self.loose] * np.maximum(-beyond, 0.0)
-            gap = gap + _sum(ties) + _sum(np.abs(place.tilt[:, M:]) * size)
+            gap = gap + _sum(here.dual[:, 2 * M :] * np.maximum(-beyond, 0.0)) + _sum(np.abs(place.tilt[:, M:]) * size)
             outside = np.maximum(outside, beyond.max(axis=1))
         return np.maximum(gap / np.maximum(place.level[:, 0], NONE), outside)
 
@@ -285,16 +338,16 @@ class _Search:
         reach, error = np.minimum(_reach(here.slack, way), _reach(here.dual, turn)), way * turn
         # Products of slacks and multipliers fall to 1 - reach, but for what is of second order.
         left = np.minimum(np.maximum(1 - reach + reach * reach * _sums(error) / np.maximum(now, NONE), 0.0), 1.0)
-        unsettled = UNSETTLED[not self.T] * _sums(np.abs(newton.residual * here.x))
+        unsettled = UNSETTLED[self.is_box] * _sums(np.abs(newton.residual * here.x))
         least = np.maximum(LEAST_TARGET * self.tolerance * place.level, unsettled)
         target = np.minimum(np.maximum(left * left * left * now, least), now) / self.count
         change = newton.direction((newton.product + error * (reach * reach) - target) * self.on)
         primal, dual = _reach(here.slack, change[1]), _reach(here.dual, change[2])
-        if self.T or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
+        if not self.is_box or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
             primal = dual = np.minimum(primal, dual)
         there, found = self._move(here, change, primal, dual)
         move = change[0][:, : self.M]
-        bent = (newton.curved @ move[:, :, None])[:, :, 0]
+        bent = (newton.matrix @ move[:, :, None])[:, :, 0]
         whole = _sum(bent * move)
         for _ in range(HALVINGS):
             expected = (1 - dual) * newton.residual[:, : self.M] + (primal - dual) * (bent - newton.walls * move)
@@ -306,17 +359,15 @@ class _Search:
                 break
             primal, dual = (np.where(far[:, None], one / 2, one) for one in (primal, dual))
             there, found = self._move(here, change, primal, dual)
-        if self.T:  # a tie may have more room than its slack says
-            ties = there.slack[:, self.loose]
-            np.copyto(ties, -found.beyond, where=-found.beyond > 0.1 * ties)
+        if not self.is_box:
+            wide = there.slack[:, 2 * self.M :]  # a side may have more room than its slack says
+            np.copyto(wide, -found.beyond, where=-found.beyond > 0.1 * wide)
         return there, found
 
     def _residual(self, here: _Iterate, place: _Place) -> FloatArray:
         """What all slopes, those of floors and caps too, lack of zero (B, n)."""
         found = place.tilt.copy()
         found[:, : self.M] += here.dual[:, self.caps] - here.dual[:, : self.M]
-        if self.L:
-            found[:, self.M : self.M + self.L] -= here.dual[:, self.above]
         return found
 
     def _move(
@@ -324,7 +375,7 @@ class _Search:
     ) -> tuple[_Iterate, _Place]:
         """An iterate and its surroundings, after steps (B, 1) of the ratios and slacks, and of the multipliers."""
         x, slack = here.x + primal * change[0], here.slack + primal * change[1]
-        slack[:, self.simple] = self._room(x)
+        slack[:, : self.M], slack[:, self.caps] = self._room(x)
         there = _Iterate(x, slack, here.dual + dual * change[2], here.price + dual * change[3])
         return there, self._place(there)
 
@@ -332,76 +383,140 @@ class _Search:
 class _Newton:
     """The linear system of one iteration, for two right sides.
 
-    Floors and caps are taken into the matrix (B, n, n) of the unknowns. Ties stay beside it, where they may be as stiff
-    as they like: they lend it some stiffness (B, E + T) of its own size, so that directions which they alone determine
-    are as well determined in it, and keep the rest.
+    Floors, caps and targets are taken into the matrix of the ratios and t, as is v, whose own matrix is diagonal:
+    with stiffness a of p - v <= center and b of v >= 0 it adds a b / (a + b). Ties stay beside it, where they may be as
+    stiff as they like.
     """
 
     def __init__(self, search: _Search, here: _Iterate, place: _Place) -> None:
-        self.search, self.here, self.place, M, L = search, here, place, search.M, search.L
+        self.search, self.here, self.place, M = search, here, place, search.M
         self.product, self.ratio = here.slack * here.dual, here.dual / here.slack * search.on
         self.residual, self.walls = search._residual(here, place), self.ratio[:, :M] + self.ratio[:, search.caps]
-        curved = place.hessian
+        matrix, ties = place.hessian, place.ties
         if not search.all_free:
-            curved = curved * search.free[:, :, None] * search.free[:, None]
-        diagonal = _diagonals(curved)
+            matrix = matrix * search.free[:, :, None] * search.free[:, None]
+        diagonal = _diagonals(matrix)
         diagonal *= 1 + RIDGE
-        diagonal += self.walls + SMALLEST + (1 - search.free)
-        self.curved = self.matrix = curved
-        if search.T:
-            spare = self.spare = np.zeros(place.ties.shape[:2])
-            self.open = here.slack[:, search.loose] + place.beyond
-            spare[:, search.E :] = 1 / self.ratio[:, search.loose]
-            lent = place.level * np.ones_like(spare)
-            lent[:, search.E : search.E + search.K] **= -1  # losses, not ratios
-            self.lent = np.minimum(lent, 0.5 / np.maximum(spare, NONE))
-            self.kept = 1 - self.lent * spare
-            self.matrix = (place.ties * self.lent[:, :, None]).swapaxes(1, 2) @ place.ties
-            self.matrix[:, :M, :M] += curved
-            _diagonals(self.matrix)[:, M : M + L] += self.ratio[:, search.above]
-        try:
-            self.along = np.linalg.solve(self.matrix, place.ties.swapaxes(1, 2))
-        except np.linalg.LinAlgError:  # a member is singular to rounding
-            _diagonals(self.matrix)[...] *= 1 + MEND
-            self.along = np.linalg.solve(self.matrix, place.ties.swapaxes(1, 2))
-        self.total = place.ties @ self.along
-        diagonal = _diagonals(self.total)
-        diagonal += RIDGE * diagonal + NONE
-        if search.T:
-            diagonal += self.spare / self.kept
+        diagonal += self.walls
+        diagonal += SMALLEST + (1 - search.free)
+        self.matrix = matrix
+        if search.is_box:
+            self.factor = _Factor(matrix, ties)
+            return
+        self.open = np.zeros_like(here.slack)
+        self.open[:, 2 * M :] = here.slack[:, 2 * M :] + place.beyond
+        spare = np.zeros(place.ties.shape[:2])
+        spare[:, search.E :] = 1 / self.ratio[:, search.loose]
+        over = self.ratio[:, search.over]
+        self.both = over + self.ratio[:, search.above]
+        if search.L:
+            diagonal += over * self.ratio[:, search.above] / self.both
+            ties[:, -1], spare[:, -1] = over / self.both * search.free, spare[:, -1] + _sum(1 / self.both)
+        if search.K:
+            steep = self.ratio[:, search.tops]
+            steeper = place.targets * steep[:, :, None]
+            edge, corner = -steeper.sum(axis=1), _sums(steep)[:, None]
+            matrix = matrix + steeper.swapaxes(1, 2) @ place.targets
+            matrix = np.block([[matrix, edge[:, :, None]], [edge[:, None], corner]])
+            ties = np.pad(ties, ((0, 0), (0, 0), (0, 1)))
+        lent = np.minimum(place.level, 0.5 / np.maximum(spare, NONE))
+        self.factor = _Factor(matrix + (ties * lent[:, :, None]).swapaxes(1, 2) @ ties, ties, spare, lent)
 
     def direction(self, target: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Changes of the iterate that make products of slacks and multipliers less by `target` (B, C)."""
-        search, place, M, L, E = self.search, self.place, self.search.M, self.search.L, self.search.E
-        back, right, lack, loose = -target / self.here.slack, -self.residual, -place.lacking, search.loose
-        right[:, :M] += back[:, :M] - back[:, search.caps]
-        if L:
-            right[:, M : M + L] += back[:, search.above]
+        search, place, M, E = self.search, self.place, self.search.M, self.search.E
+        over, above, tops, loose = search.over, search.above, search.tops, search.loose
+        back = -target / self.here.slack
+        if search.is_box:
+            right = back[:, :M] - back[:, M:] - self.residual
+            p, shift = self.factor.solve(right if search.all_free else right * search.free, -place.lacking)
+            way = np.concatenate([p, -p], axis=1)
+            return p, way, back - self.ratio * way, shift
+        back += self.ratio * self.open
+        right = back[:, :M] - back[:, search.caps] - self.residual[:, :M]
+        lack = np.concatenate([-place.lacking, (target / self.here.dual - self.open)[:, loose]], axis=1)
+        v = self.both
+        if search.L:
+            v = (back[:, over] + back[:, above] - self.residual[:, M : 2 * M]) / self.both
+            right += self.ratio[:, over] * v - back[:, over]
+            lack[:, -1] -= _sum(v)
+        if search.K:
+            right -= (back[:, None, tops] @ place.targets)[:, 0]
         if not search.all_free:
-            right[:, :M] *= search.free
+            right *= search.free
+        if search.K:
+            right = np.concatenate([right, _sums(back[:, tops]) - self.residual[:, -1:]], axis=1)
+        move, shift = self.factor.solve(right, lack)
+        p, way = move[:, :M], -self.open
+        way[:, :M], way[:, search.caps] = p, -p
+        if search.K:
+            way[:, tops] += move[:, M:] - _along(place.targets, p)
         if search.T:
-            lack = np.concatenate([lack, (target / self.here.dual)[:, loose] - self.open], axis=1)
-        move, shift = self._solve(right, lack)
-        p = move[:, :M]
-        ways = [p, -p, move[:, M : M + L]]
-        if search.T:
-            ways.append(-self.open - _along(place.ties[:, E:], move))
-        way = np.concatenate(ways, axis=1) * search.on
-        turn = back - self.ratio * way
+            way[:, loose] -= _along(place.ties[:, E:], p)
+        if search.L:  # of which the tie's slopes along v are here, those along p that v follows are not
+            v = v + (self.ratio[:, over] * p - shift[:, -1:]) / self.both
+            way[:, over] += v - p
+            way[:, above] += v
+            way[:, -1] = -self.open[:, -1] - _sum(v)
+            move = np.concatenate([p, v, move[:, M:]], axis=1)
+        way *= search.on
+        turn = -target / self.here.slack - self.ratio * way
         turn[:, loose] = shift[:, E:]
         return move, way, turn, shift[:, :E]
 
-    def _solve(self, right: FloatArray, lack: FloatArray) -> tuple[FloatArray, FloatArray]:
+
+class _Factor:
+    """Matrices (B, n, n), positive definite, beside ties (B, E + T, n) and what these spare (B, E + T).
+
+    Ties have lent the matrix some stiffness (B, E + T) of its own size, so that directions which they alone determine
+    are as well determined in it, and keep the rest.
+    """
+
+    def __init__(
+        self, matrix: FloatArray, ties: FloatArray, spare: FloatArray | None = None, lent: FloatArray | None = None
+    ) -> None:
+        self._ties, self._lent = ties, lent
+        alone = len(matrix) == 1 or matrix.shape[-1] >= LARGE
+        self._apply = _cholesky(matrix) if alone else lambda right: np.linalg.solve(matrix, right)
+        try:
+            self._along = self._apply(ties.swapaxes(1, 2))
+        except np.linalg.LinAlgError:  # one member is singular to rounding: the ridge of `_factorise` mends it
+            self._apply = _cholesky(matrix)
+            self._along = self._apply(ties.swapaxes(1, 2))
+        self._total = ties @ self._along
+        diagonal = _diagonals(self._total)
+        diagonal += RIDGE * diagonal + NONE
+        if spare is not None and lent is not None:
+            self._kept = 1 - lent * spare
+            diagonal += spare / self._kept
+
+    def solve(self, right: FloatArray, lack: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Move (B, n) and shift (B, E + T): matrix @ move + ties' shift = right, ties @ move - spare shift = lack."""
-        ties = self.place.ties
-        if self.search.T:
-            right = right + ((self.lent * lack)[:, None] @ ties)[:, 0]
-        raw = np.linalg.solve(self.matrix, right[:, :, None])
-        excess = ties @ raw - lack[:, :, None]
+        if self._lent is not None:
+            right = right + ((self._lent * lack)[:, None] @ self._ties)[:, 0]
+        raw = self._apply(right[:, :, None])
+        excess = self._ties @ raw - lack[:, :, None]
         alone = excess.shape[1] == 1
-        shift = excess / self.total if alone else np.asarray(np.linalg.solve(self.total, excess), dtype=np.float64)
-        move, found = (raw - self.along @ shift)[:, :, 0], shift[:, :, 0]
-        return move, found / self.kept if self.search.T else found
+        shift = excess / self._total if alone else np.asarray(np.linalg.solve(self._total, excess), dtype=np.float64)
+        move, found = (raw - self._along @ shift)[:, :, 0], shift[:, :, 0]
+        return move, found if self._lent is None else found / self._kept
+
+
+def _cholesky(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    factors = [_factorise(member) for member in matrix]
+    return lambda right: np.array([POTRS(L, b, lower=1)[0] for L, b in zip(factors, right, strict=True)])
+
+
+def _factorise(matrix: FloatArray) -> FloatArray:
+    """Cholesky factor; where rounding made the matrix indefinite, the ridge grows until it is not."""
+    ridge = RIDGE * matrix.diagonal().max()
+    for _ in range(12):
+        factor, info = POTRF(matrix, lower=1, clean=0)
+        if info == 0:
+            return factor
+        ridge *= 10
+        matrix = matrix + ridge * np.eye(len(matrix))
+    raise SolveError("the curvature is not finite or not positive", hint="check the law's parameters")
 
 
 def _reach(value: FloatArray, change: FloatArray) -> FloatArray:

@@ -200,14 +200,13 @@ def _program(goals: Sequence[Goal], pieces: Pieces, tilts: FloatArray | None = N
     """What the engine takes: goals of one kind, each with its bounds on single ratios, or one goal under replicates."""
     first, count = goals[0], max(len(goals), *pieces.batch, 1)
     (rows, limits, equal), none = first.within.sums(), np.zeros(len(first.within.lower))
-    weighted = np.any([goal.w > 0 for goal in goals], axis=0)
 
     def each(values: Sequence[FloatArray]) -> FloatArray:
         return np.broadcast_to(np.stack(values), (count, len(values[0])))
 
     return Program(
-        pieces=pieces if weighted.all() else pieces.select(weighted),
-        w=each([goal.w[weighted] for goal in goals]),
+        pieces=pieces,
+        w=each([goal.w for goal in goals]),
         lower=each([goal.within.lower for goal in goals]),
         upper=each([goal.within.upper for goal in goals]),
         anchor=each([none + 1 if goal.anchor is None else goal.anchor for goal in goals]),
@@ -230,9 +229,7 @@ def _prove_optimum(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proo
     SolveError
         If it is not within the bounds at a finite loss.
     """
-    w = goal.w.copy()
-    if goal.worst:
-        w[w > 0] *= found.targets[place]
+    w = goal.w * found.targets[place] if goal.worst else goal.w
     by, best = Multipliers(met.within.multipliers_of_rows(found.rows[place]), w, found.ball[place]), None
     for p in (_snap(goal, found.p[place]), found.p[place]):
         if goal.violation(p) > FEASIBLE or not np.isfinite(goal.total(p)):
