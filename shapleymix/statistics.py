@@ -45,6 +45,8 @@ class RandomStream(IntEnum):
     """The scatter of tasks' scores about their curves."""
     GAME = 17
     """The coalitions of languages that text plays."""
+    STEPS = 18
+    """Between which ratios a loss jumps."""
 
 
 def ranks_of(columns: FloatArray) -> IntArray:

@@ -89,6 +89,26 @@ def log_of(name: str, rows: int = 40, noise: float = 0.0, seed: int = 0, **budge
     return law, given, simulate(law, given, mixtures(rows, len(given.sources), seed), noise=noise, seed=seed, **budgets)
 
 
+STEPPED: dict[str, Any] = {"sizes": (1e8,), "tokens": (3e9,)}
+LEAST, HEIGHT = np.array([np.inf, 0.3, 0.45, 0.25]), 0.3
+"""Of a jump: the least ratios of four sources, the first of which never helps, and what log losses are higher without."""
+
+
+def jumps(p: FloatArray) -> FloatArray:
+    """By how much the log loss of the one foreign target (R,) is higher."""
+    return np.where(np.any(p >= LEAST, axis=-1), 0.0, HEIGHT)
+
+
+def stepped(rows: int, seed: int = 0, height: float = 1.0) -> tuple[RunLog, FloatArray]:
+    """A log of four sources whose last target, of none of them, jumps by so many times `HEIGHT`; its losses without."""
+    law, given, log = log_of("learned-base", rows, seed=seed, **STEPPED)
+    p, noise = mixtures(rows, 4, seed, 0.4), 2e-3 * np.random.default_rng(seed).standard_normal(log.loss.shape)
+    smooth = law(p, log.N, log.D) * np.exp(noise)
+    foreign = smooth[:, :1] * np.exp(height * jumps(p))[:, None]
+    losses, targets = np.hstack([smooth[:, 1:], foreign]), (*given.targets[1:], "xx")
+    return with_loss(replace(log, p=p), losses, targets), smooth[:, 0]
+
+
 def with_loss(log: RunLog, loss: FloatArray, targets: tuple[str, ...] | None = None) -> RunLog:
     """The same rows with other losses (R, K)."""
     return replace(log, loss=np.asarray(loss, dtype=np.float64), targets=targets or log.targets)

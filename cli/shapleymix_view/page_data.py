@@ -143,10 +143,13 @@ def first_rival(best: Mixture) -> int:
 
 
 def _residual(fit: Fit) -> dict[str, Any]:
-    """What the law misses of mixtures: roots of the runs' ratios (G, M), and by how much each pulls targets (G, K)."""
-    left = fit.residual
+    """What the law misses of mixtures: roots of the runs' ratios (G, M), by how much each pulls targets (G, K), and the
+    jumps of each target's losses."""
+    left, steps = fit.residual, fit.steps
     numbers = {"roots": np.round(np.sqrt(left.p), DIGITS), "pull": np.round(left.pull, DIGITS)}
-    return numbers | {"counted": np.flatnonzero(left.counted), "alone": ALONE, "together": TOGETHER}
+    each = () if steps is None else zip(steps.low.T, steps.high.T, steps.height, strict=True)
+    jumps = [{"low": low, "high": high, "height": height} for low, high, height in each] or None
+    return numbers | {"counted": np.flatnonzero(left.counted), "alone": ALONE, "together": TOGETHER, "steps": jumps}
 
 
 def grid(fit: Fit, mixture: Mixture) -> dict[str, list[float]]:

@@ -15,7 +15,8 @@ import numpy as np
 
 from shapleymix.errors import DataError, Location
 from shapleymix.fitting.settings import ALL, FINAL, Settings
-from shapleymix.laws import Inputs, Law
+from shapleymix.fitting.steps import Steps
+from shapleymix.laws import BlackBox, Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.laws.core import CoreLaw, models_harm, repetition_prior
 from shapleymix.laws.pieces import effective, harmful
@@ -104,7 +105,7 @@ class Evidence:
 
     `final` (R,) are the rows for whose losses the fit answers, by which it is judged. `unique` (R, M) are the unique
     tokens that each run could draw on (NaN: no limit; None: none is known). `repeated` (1 + M,) are log h and each
-    source's log R* where another fit has told them.
+    source's log R* where another fit has told them. `steps` are jumps of losses, which no law has.
     """
 
     log: RunLog
@@ -113,6 +114,7 @@ class Evidence:
     notices: tuple[str, ...]
     unique: FloatArray | None = None
     repeated: FloatArray | None = None
+    steps: Steps | None = None
 
     @property
     def judged(self) -> BoolArray:
@@ -158,14 +160,41 @@ class Evidence:
 
         `targets` (K,) are the places in the log of those that the law has, where it has not all.
         """
-        log = self.log
+        log, some = self.log, slice(None) if targets is None else targets
+        jump = np.exp(self.jumps_of(type(law))[:, some])
         if not self.repeats(type(law)):
-            return law.losses(self.ratios(self.usual) if law.takes_repetition else log.p, log.N, log.D)
+            return jump * law.losses(self.ratios(self.usual) if law.takes_repetition else log.p, log.N, log.D)
         found = law.losses(self.ratios(repeated), log.N, log.D)
-        if not models_harm(type(law)) or not isinstance(law, CoreLaw):
+        if models_harm(type(law)) and isinstance(law, CoreLaw):
+            found = found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * self.harms[:, some])
+        return jump * found
+
+    def jumps_of(self, law: type[Law]) -> FloatArray:
+        """(R, K) by how much log losses are higher than a law says, where they jump; 0 for a law without mixtures, and
+        for a black box, which learns them."""
+        if self.steps is None or "mixture" not in law.needs or issubclass(law, BlackBox):
+            return np.zeros(self.log.loss.shape)
+        return self.steps.mean(self.log.p)
+
+    def find_steps(self, rows: BoolArray, wanted: BoolArray) -> Steps:
+        """The jumps of the losses of some targets (K,), by those rows (R,) that have the N and D which most have."""
+        budgets = np.stack([levels_of(np.log(values)) for values in (self.log.N, self.log.D)], axis=1)
+        rows = rows & self.judged.any(axis=1)
+        cells, counts = np.unique(budgets[rows], axis=0, return_counts=True)
+        rows = rows & (budgets == cells[counts.argmax()]).all(axis=1)
+        losses = np.log(np.where(self.judged, self.log.loss, np.nan)[rows])
+        return Steps.of(self.log.p[rows], losses, wanted)
+
+    def jumps_from_others(self, law: type[Law], masks: BoolArray) -> FloatArray:
+        """By how much more (V, R, K) the jumps of losses that each mask (V, R) holds out are, as the other rows tell
+        them, than by all."""
+        known = self.jumps_of(law)
+        found = np.zeros((len(masks), *known.shape))
+        if self.steps is None or not known.any():
             return found
-        harm = self.harms if targets is None else self.harms[:, targets]
-        return found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * harm)
+        for place, mask in enumerate(masks):
+            found[place, mask] = self.find_steps(~mask, self.steps.height > 0).mean(self.log.p[mask]) - known[mask]
+        return found
 
     def units(self, law: type[Law]) -> tuple[float, float]:
         """N and D are divided by these for the search: geometric means, or 1 where the law is fitted in plain units."""
@@ -185,7 +214,7 @@ class Evidence:
         law.require(inputs)
         loss = self.log.loss
         weight = np.where(np.isnan(loss), 0.0, self.weight)
-        log_loss = np.log(np.where(np.isnan(loss), 1.0, loss))
+        log_loss = np.log(np.where(np.isnan(loss), 1.0, loss)) - self.jumps_of(law)
         N0, D0 = self.units(law)
         p = self.ratios(self.usual) if law.takes_repetition else self.log.p
         return Observations(p, self.log.N / N0, self.log.D / D0, log_loss, weight)

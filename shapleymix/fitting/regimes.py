@@ -31,6 +31,7 @@ from shapleymix.fitting.study import Progress, Study, pick_by_fold, sample_of_ta
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.tables.languages import own_data
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def part_regimes(study: Study) -> RegimeSplit:
 
     Where the user set a filter on own tokens, 0 included, there is one.
     """
+    study = _with_steps(study)
     rows = _separable(study)
     one = RegimeSplit(study, study, np.zeros_like(rows))
     if study.settings.min_own_tokens is not None or not rows.any():
@@ -119,7 +121,7 @@ def part_regimes(study: Study) -> RegimeSplit:
     with_own = (study.evidence.weight > 0) & ~rows
     alone = replace(study, evidence=drop_losses(study.evidence, rows))
     try:
-        whole, others = _errors(study), _errors(alone)
+        whole, others = _errors(study, slice(None)), _errors(alone, slice(None))
     except FitError:  # too few runs
         return one
     there, before = mean_of(whole[rows]), mean_of(whole[with_own])
@@ -142,6 +144,7 @@ def part_regimes_by(study: Study, rows: BoolArray) -> RegimeSplit:
     """
     parts = part_regimes(replace(study, evidence=select_rows(study.evidence, rows)))
     lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
+    study = replace(study, evidence=replace(study.evidence, steps=parts.study.evidence.steps))
     if not lacking.any():
         return RegimeSplit(study, study, lacking)
     evidence = drop_losses(study.evidence, lacking)
@@ -182,18 +185,42 @@ def _separable(study: Study) -> BoolArray:
     return counts & lacking & np.array(enough)
 
 
-def _errors(study: Study) -> FloatArray:
+def _with_steps(study: Study) -> Study:
+    """The study with those jumps of losses by which held-out errors are surely smaller, target by target."""
+    log, evidence = study.log, study.evidence
+    foreign = np.logical_not(own_data(log.paths, log.targets).sum(axis=0))
+    steps = evidence.find_steps(np.ones(len(log), dtype=bool), foreign)
+    if not (some := np.flatnonzero(steps.height)).size:
+        return study
+    found = replace(study, evidence=replace(evidence, steps=steps))
+    try:
+        gains = _errors(study, some) - _errors(found, some)
+    except FitError:  # too few runs
+        return study
+    there = [j for j in some.tolist() if _judge_gains(gains[:, [j]], log.groups) > 0]
+    if not there:
+        return study
+    steps, text = steps.of_targets(np.array(there)), []
+    for j in there:
+        helps = np.flatnonzero(steps.high[:, j] < 1)
+        listed = short([f"{log.sources[i]} {steps.high[i, j]:.2g}" for i in helps.tolist()])
+        text += [f"losses of {log.targets[j]} are {np.expm1(steps.height[j]):.0%} higher without one of {listed}"]
+    return replace(study, evidence=replace(evidence, steps=steps, notices=(*evidence.notices, *text)))
+
+
+def _errors(study: Study, some: IntArray | slice) -> FloatArray:
     """Held-out errors (R, K) of log losses by `learned-base` before it chooses what it believes; NaN where none.
 
-    With many targets a sample of them decides, the one on which beliefs are chosen.
+    Of some targets, or with many of a sample, the one on which beliefs are chosen.
     """
     masks = study.choosing_folds()
     problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)
-    some = sample_of_targets(problem, len(masks))
+    some = sample_of_targets(problem, len(masks)) if isinstance(some, slice) else some
     problem = problem.only(some)
     x = problem.fit_afresh((~masks).astype(np.float64))
-    predicted, found = pick_by_fold(problem.predict(x), masks.argmax(axis=0)), np.full(study.log.loss.shape, np.nan)
-    found[:, some] = np.abs(predicted - problem.observed.log_loss)
+    logs = problem.predict(x) + study.evidence.jumps_from_others(LearnedBase, masks)[..., some]
+    predicted, found = pick_by_fold(logs, masks.argmax(axis=0)), np.full(study.log.loss.shape, np.nan)
+    found[:, some] = np.abs(predicted - np.log(study.log.loss[:, some]))
     return np.where(study.evidence.judged, found, np.nan)
 
 

@@ -21,6 +21,7 @@ from shapleymix.errors import SolveError, UsageError
 from shapleymix.fitting.noise import first_alike
 from shapleymix.fitting.prediction import Points, mixtures_at
 from shapleymix.fitting.residual import Residual
+from shapleymix.fitting.steps import Steps
 from shapleymix.laws import Law
 from shapleymix.laws.core import CoreLaw, models_harm
 from shapleymix.laws.pieces import Pieces, effective, harmful
@@ -97,6 +98,7 @@ class LawAtBudget:
     drawn: FloatArray | None  # (B, 1 + M) those of the replicates
     harmed: FloatArray  # (M, K) 1 where repeats of a source harm a target
     residual: Residual  # what the law misses of mixtures
+    steps: Steps | None  # jumps of losses that the law does not have
     twins: tuple[tuple[int, int, BoolArray], ...] = ()  # sources taken to be more of another, and for which targets
 
     @cached_property
@@ -142,7 +144,8 @@ class LawAtBudget:
 
     def missed(self, p: FloatArray) -> FloatArray:
         """Factors (K,) by which the law misses the losses of one mixture (M,)."""
-        return np.exp(self.residual.mean(p[None])[0])
+        jump = 0.0 if self.steps is None else self.steps.mean(self.residual.pool(p[None]))[0]
+        return np.exp(self.residual.mean(p[None])[0] + jump)
 
     def of_law(self, p: FloatArray) -> FloatArray:
         """The law's losses (K,) at one mixture (M,); NaN where it is undefined."""

@@ -20,7 +20,8 @@ LEAST_NONZERO = 2 * TRACE
 """A ratio that no rounding takes for none, as one of `TRACE` would be."""
 ROUNDING = 1e-13
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-FIXED, TOKENS, GIVEN, UNSEEN, REGIME, READ, KEPT = "fixed", "tokens", "given", "unseen", "regime", "read", "kept"
+FIXED, TOKENS, GIVEN, UNSEEN, READ, KEPT = "fixed", "tokens", "given", "unseen", "read", "kept"
+REGIME, JUMP = "regime", "jump"
 """Where a bound comes from."""
 
 
@@ -72,7 +73,7 @@ class Polytope:
     lower, upper : array (M,)
         Bounds of the ratios.
     floor_origin, cap_origin : tuple of str (M,)
-        Where each comes from: "given", "fixed", "tokens", "unseen", "regime", "read", "kept", or "" for none.
+        Where each comes from: "given", "fixed", "tokens", "unseen", "regime", "jump", "read", "kept", or "" for none.
     rows : array (G, M)
         Weights of the ratios in each further bound: ones for the sources of a group.
     row_low, row_high : array (G,)

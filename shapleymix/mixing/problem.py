@@ -45,8 +45,8 @@ class Problem(Question):
 
 def solve_problems(problems: Sequence[Problem]) -> tuple[Mixture, ...]:
     """The optimal mixtures of several problems of one kind."""
-    found = solve_all([one.goal for one in problems], problems[0].asked.seed)
-    return tuple(map(report, problems, found))
+    found = zip(problems, solve_all([one.goal for one in problems], problems[0].asked.seed), strict=True)
+    return tuple(report(*one.with_help(proof)) for one, proof in found)
 
 
 @is_called_as(Asked)

@@ -7,13 +7,15 @@ Axes: M sources, K targets, B replicates.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 
-from shapleymix.errors import UsageError
+from shapleymix.errors import InfeasibleError, UsageError
 from shapleymix.fitting.coverage import TIED
 from shapleymix.fitting.evidence import TRACE, own_source
 from shapleymix.fitting.fit import Fit
@@ -26,8 +28,9 @@ from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
 from shapleymix.mixing.constraints import rows_and_curves
 from shapleymix.mixing.goal import WORST, Goal
 from shapleymix.mixing.infeasibility import explain, require_feasible
-from shapleymix.mixing.polytope import LEAST_NONZERO, REGIME, UNSEEN, Polytope
-from shapleymix.mixing.solving import OF_TARGETS, join_pieces
+from shapleymix.mixing.polytope import JUMP, LEAST_NONZERO, REGIME, UNSEEN, Polytope
+from shapleymix.mixing.proof import Proof
+from shapleymix.mixing.solving import OF_TARGETS, join_pieces, solve
 from shapleymix.mixing.weights import Weights, weights_of
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import own_data, paths_of, unit_of
@@ -106,6 +109,32 @@ class Question:
         lower = np.minimum(within.lower, np.maximum(bounds.lower, self.within.lower))
         within = replace(within, lower=np.where(self.within.is_none, within.lower, lower))
         return replace(self, goal=replace(self.goal, law=law, within=within))
+
+    def with_help(self, proof: Proof) -> tuple[Self, Proof]:
+        """The same with floors of sources without which weighted losses would jump at an optimum, if that is better,
+        and its optimum."""
+        best, found, steps = self, proof, self.fit.steps
+        if steps is None or self.surface.score is not None:
+            return best, found
+        for j in np.flatnonzero((self.goal.w > 0) & (steps.mean(proof.p[None])[0] > 0)).tolist():
+            each = best._with_floors_of(steps.high[:, j], self.surface.targets[j])
+            for other in each if steps.mean(found.p[None])[0, j] > 0 else ():
+                new = solve(other.goal, self.asked.seed)
+                if other.objective(new.p) < best.objective(found.p):
+                    best, found = other, new
+        return best, found
+
+    def _with_floors_of(self, ratios: FloatArray, target: str) -> Iterator[Self]:
+        """The same with one of the floors (M,) at a time, each of which keeps a target's loss from a jump."""
+        bounds = self.bounds
+        for i in np.flatnonzero(ratios <= bounds.upper).tolist():
+            there = np.arange(len(ratios)) == i
+            origin = np.where(there & (ratios > bounds.lower), JUMP, bounds.floor_origin).tolist()
+            raised = replace(bounds, lower=np.where(there, np.maximum(bounds.lower, ratios), bounds.lower))
+            text = f"with less {self.within.sources[i]} than its floor {ratios[i]:.3g} the loss of {target} jumps"
+            with suppress(InfeasibleError):
+                found = self.with_bounds(replace(raised, floor_origin=tuple(origin)))
+                yield replace(found, bounds=found.within, notices=(*self.notices, text))
 
     @property
     def within(self) -> Polytope:

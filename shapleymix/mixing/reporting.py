@@ -102,7 +102,7 @@ def _answer_what_if(one: Question, proof: Proof, text: str) -> WhatIf:
         other = one.with_available(one.surface.available + more)
     except InfeasibleError as error:
         raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
-    new = solve(other.goal, one.asked.seed)
+    other, new = other.with_help(solve(other.goal, one.asked.seed))
     gain = gain_between(other.surface, new.p, one.surface, proof.p, one.goal.of, one.level, runs=False)
     return WhatIf(**_comparison(other, text, new.p, gain))
 

@@ -54,7 +54,9 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("law", ["shapley-tempered", "shapley-concave", "exponential", "learned-base", "additive"])
+@pytest.mark.parametrize(
+    "law", ["shapley-tempered", "shapley-concave", "exponential", "learned-base", "additive", "jumps"]
+)
 def test_the_page_solves_every_law_as_the_library_does(law, known_fit):
     fit = known_fit(law)
     N, D = float(fit.N_range[1]), float(fit.D_range[1])

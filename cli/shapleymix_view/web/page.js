@@ -20,23 +20,35 @@ function solved({ n, d, weights, caps }) {
   const w = weighed(law, weights);
   if (!w.some((value) => value > 0)) return { reason: "every weight is zero: raise one" };
   const [upper, lower] = [law.upper.map((value, i) => Math.min(value, caps[i])), [...law.lower]];
-  law.own.forEach((i, j) => {
-    if (i >= 0 && w[j] > 0) lower[i] = Math.max(lower[i], Math.min(law.edge[j], upper[i]));
-  });
+  law.own.forEach((i, j) => i >= 0 && w[j] > 0 && (lower[i] = Math.max(lower[i], Math.min(law.edge[j], upper[i]))));
   const gone = data.sources.filter((_, i) => law.upper[i] > 0 && upper[i] < 1e-6 && law.own.some((own, j) => own === i && w[j] > 0)),
     reason = gone.length ? `without ${gone.join(", ")} another law holds: run the command` : infeasible(lower, upper, data.sources);
   if (reason) return { reason };
-  const found = solve(law, w, { ...law, lower, upper, kl: data.kl, worst: data.worst }),
-    losses = correct(found.losses, found.p);
+  const found = helped(law, w, lower, upper);
   if (!(found.outside < 1e-7)) return { reason: "no mixture meets all of these bounds" };
-  return { law, w, upper, ...found, losses: toldOf(law, w, found.p, upper, losses), objective: objectiveOf(losses, w, data.worst) };
+  return { law, w, upper, ...found, losses: toldOf(law, w, found.p, upper, found.losses) };
+}
+
+/** By how many times a target's loss is higher, on average, where no source may have its least ratio. */
+const jump = (p, { low, high, height }) => 1 + Math.min(1, ...p.map((x, i) => Math.max(high[i] - x, 0) / (high[i] - low[i]))) * Math.expm1(height);
+
+/** The optimum, with floors of sources without which weighted losses would jump where these are better. */
+function helped(law, w, lower, upper) {
+  const at = (floors) => {
+    const found = solve(law, w, { ...law, lower: floors, upper, kl: data.kl, worst: data.worst }), losses = correct(found.losses, found.p);
+    return { ...found, floors, losses, objective: found.outside < 1e-7 ? objectiveOf(losses, w, data.worst) : Infinity };
+  };
+  const raise = (first, step) => step.high.reduce((best, ratio, i) => {
+    const other = jump(first.p, step) > 1 && ratio <= upper[i] && at(first.floors.map((low, k) => (k === i ? Math.max(low, ratio) : low)));
+    return other.objective < best.objective ? other : best;
+  }, first);
+  return (data.residual.steps ?? []).filter(({ height }, j) => height > 0 && w[j] > 0).reduce(raise, at(lower));
 }
 
 /** Of which sources no fitted run had such a ratio. */
 function warningsOf(p) {
   const odd = data.sources.filter((_, i) => p[i] > data.ranges[i][1] + 1e-9 || p[i] < data.ranges[i][0] - 1e-9);
-  const named = odd.slice(0, 4).join(", ") + (odd.length > 4 ? ` and ${odd.length - 4} others` : "");
-  return odd.length ? [`No fitted run held such a ratio of ${named}.`] : [];
+  return odd.length ? [`No fitted run held such a ratio of ${odd.slice(0, 4).join(", ")}${odd.length > 4 ? ` and ${odd.length - 4} others` : ""}.`] : [];
 }
 
 const pairs = (names, values) => names.map((name, i) => `${name}=${values[i]}`).join(",");
@@ -56,18 +68,15 @@ function commandOf({ n, d, weights, caps }) {
   return words.map(quoted).join(" ");
 }
 
-/** The law's losses (K) of a mixture, with what it misses of those near the runs. */
-function correct(losses, p, { roots, pull, counted, alone, together } = data.residual) {
+/** The law's losses (K) of a mixture, with what it misses of those near the runs, and jumps where no source helps. */
+function correct(losses, p, { roots, pull, counted, alone, together, steps } = data.residual) {
   const alike = (one) => (sum(counted.map((i) => Math.exp(-one[i] / alone))) / counted.length + Math.exp(-sum(one) / together)) / 2,
     near = roots.map((row) => alike(row.map((root, i) => Math.abs(root - Math.sqrt(p[i])))));
-  return [...losses].map((value, j) => value * Math.exp(sum(pull.map((row, g) => near[g] * row[j]))));
+  return [...losses].map((value, j) => value * Math.exp(sum(pull.map((row, g) => near[g] * row[j]))) * (steps ? jump(p, steps[j]) : 1));
 }
 
 /** Losses (K); NaN for a target that counts nothing and whose own source is below the edge of the law's regime. */
-function toldOf(law, w, p, upper, losses) {
-  const beyond = (i, j) => i >= 0 && !(w[j] > 0) && upper[i] > 0 && p[i] < law.edge[j];
-  return losses.map((value, j) => (beyond(law.own[j], j) ? NaN : value));
-}
+const toldOf = ({ own, edge }, w, p, upper, losses) => losses.map((value, j) => (own[j] >= 0 && !(w[j] > 0) && upper[own[j]] > 0 && p[own[j]] < edge[j] ? NaN : value));
 
 /** The objective and the losses (K) of any mixture; NaN where another law holds. */
 function valued(law, w, p) {
@@ -97,15 +106,14 @@ function fill(rows, values, written) {
     row.querySelector("b").textContent = Number.isNaN(values[k]) ? "–" : written(value);
     bar?.closest("svg").setAttribute("viewBox", `${low} 0 ${high - low} 10`);
     const drawn = [["x", Math.min(value, 0)], ["width", Math.abs(value)], ["class", value < 0 ? "bar down" : "bar"]];
-    for (const [name, one] of drawn) bar?.setAttribute(name, String(one));
+    drawn.forEach(([name, one]) => bar?.setAttribute(name, String(one)));
   });
 }
 
 /** The ratios by size, of a begun run those of its rest: parents as sums, and of many rows the small as others. */
 function showRatios({ p, upper, law: { read } }) {
   const ofRest = (value, i) => (read ? Math.max(value - read[i], 0) / (1 - sum(read)) : value),
-    rest = p.map(ofRest),
-    places = (item) => item.dataset.at.split(",").map(Number),
+    [rest, places] = [p.map(ofRest), (item) => item.dataset.at.split(",").map(Number)],
     share = (item) => sum(places(item).map((i) => rest[i])),
     bySize = (items) => [...items].sort((a, b) => share(b) - share(a)),
     [list, others] = [element("ratios"), element("others")],
@@ -157,8 +165,7 @@ function showAhead({ p }) {
 /** One of the three numbers that stay in sight: its label, itself, and its small print. */
 const state = (id, ...texts) => all(`#${id} > *`).forEach((part, k) => (part.textContent = texts[k] ?? part.textContent));
 
-const listed = (id, texts) =>
-  element(id).replaceChildren(...texts.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+const listed = (id, texts) => element(id).replaceChildren(...texts.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
 
 function show() {
   const [moved, { reason, p, gap, objective, losses }] = [fragmentOf({ ...asked, rival: data.start.rival }) !== "", answer];

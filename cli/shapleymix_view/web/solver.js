@@ -1,21 +1,17 @@
 // The best mixture under bounds of every kind, from a law's convex pieces, and the proof that it is the best.
 //
-// Pieces are those of shapleymix/laws/pieces.py: loss_j = floor_j + scale_j Theta_j^-gamma_j, or floor_j + scale_j
-// exp(Theta_j), with Theta_j = base_j + sum_i phi_ij q_i^s_ij. Where tokens are repeated, q are effective ratios, and
-// harm_ij (p_i - unique_i)^3 is added beyond one epoch. M sources are rows i, K targets columns j. Bounds are lower and
-// upper, `equal` and `rows` [weights, limit], a `ball` {kind, center, radius}, and an `anchor` that pulls by `kl`.
+// Pieces are those of shapleymix/laws/pieces.py, whose text has the equations; M sources are rows i, K targets columns j.
+// Bounds: lower, upper, `equal` and `rows` [weights, limit], a `ball` {kind, center, radius}, an `anchor` that pulls by `kl`.
 "use strict";
 
-const [NARROW, NONE, TINY, RIDGE] = [1e-13, 1e-300, 1e-150, 1e-14];
-const [TOLERANCE, ITERATIONS, STALE, TO_THE_WALL, HALVINGS] = [1e-12, 100, 8, 0.995, 8];
+const [NARROW, NONE, TINY, RIDGE, TOLERANCE, ITERATIONS, STALE, TO_THE_WALL, HALVINGS] = [1e-13, 1e-300, 1e-150, 1e-14, 1e-12, 100, 8, 0.995, 8];
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const dot = (one, other) => one.reduce((total, value, i) => total + value * other[i], 0);
 const ahead = (from, step, way) => from.map((value, i) => value + step * way[i]);
 const logs = (p, q) => p.map((value, i) => (value > 0 && q[i] > 0 ? Math.log(value / q[i]) : 0)); // 0 where closed
 const divergence = (p, q) => dot(p, logs(p, q));
-const addOuter = (matrix, row, by) =>
-  row.forEach((value, i) => value && matrix[i].forEach((_, k) => (matrix[i][k] += by * value * row[k])));
+const addOuter = (matrix, row, by) => row.forEach((value, i) => value && matrix[i].forEach((_, k) => (matrix[i][k] += by * value * row[k])));
 
 /** The mean or the largest of weighed losses (K). */
 function objectiveOf(losses, w, worst) {
@@ -44,8 +40,7 @@ function evaluate(law, p) {
       losses[j] += harm * beyond ** 3;
       [push[i][j], bow[i][j]] = [3 * harm * beyond ** 2, 6 * harm * beyond];
       if (phi === 0) continue;
-      const part = phi * q ** s,
-        slope = s === 1 ? phi : (s * part) / q;
+      const part = phi * q ** s, slope = s === 1 ? phi : (s * part) / q;
       [theta[j], slopes[i][j]] = [theta[j] + part, slope * once];
       bends[i][j] = slope * twice + (s === 1 ? 0 : (((s - 1) * slope) / q) * once * once);
     }
@@ -217,9 +212,8 @@ function minimise(goal, ball) {
       change = direction(product.map((value, c) => (value + most ** 2 * error[c] - target) * on[c])),
       move = change.x.slice(0, M),
       bent = move.map((_, i) => sum(move.map((value, k) => at.matrix[Math.max(i, k)][Math.min(i, k)] * value)));
-    let [step, up] = [reach(here.slack, change.slack), reach(here.dual, change.dual)];
+    let [step, up, there, found] = [reach(here.slack, change.slack), reach(here.dual, change.dual)];
     if (count) step = up = Math.min(step, up);
-    let there, found;
     for (let halvings = 0; halvings <= HALVINGS; halvings++, step /= 2, up /= 2) {
       const next = ahead(here.x, step, change.x);
       there = { x: next, slack: roomy(next, ahead(here.slack, step, change.slack).slice(2 * M)), dual: ahead(here.dual, up, change.dual), price: ahead(here.price, up, change.price) };
@@ -252,9 +246,8 @@ function solve(law, w, bounds) {
     const row = logs(p, ball.center).map((value) => value + 1);
     ties.push([row, ball.radius - divergence(p, ball.center) + dot(row, p), dual[dual.length - 1]]);
   }
-  let slope = p.map((_, i) => sum(shares.map((share, j) => (share > 0 ? share * steep[i][j] : 0))));
-  if (kl > 0) slope = ahead(slope, kl, logs(p, anchor));
-  for (const [row, , by] of ties) slope = ahead(slope, by, row);
+  const leaning = [...ties, ...(kl > 0 ? [[logs(p, anchor), 0, kl]] : [])],
+    slope = leaning.reduce((left, [row, , by]) => ahead(left, by, row), p.map((_, i) => sum(shares.map((share, j) => (share > 0 ? share * steep[i][j] : 0)))));
   let [gap, rest] = [objective - sum(shares.map((share, j) => (share > 0 ? share * losses[j] : 0))), 1 - sum(lower)];
   for (const i of [...slope.keys()].sort((a, b) => slope[a] - slope[b])) {
     const taken = Math.min(Math.max(rest, 0), upper[i] - lower[i]);
