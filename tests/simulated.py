@@ -91,7 +91,7 @@ def log_of(name: str, rows: int = 40, noise: float = 0.0, seed: int = 0, **budge
 
 STEPPED: dict[str, Any] = {"sizes": (1e8,), "tokens": (3e9,)}
 LEAST, HEIGHT = np.array([np.inf, 0.3, 0.45, 0.25]), 0.3
-"""Of a jump: the least ratios of four sources, the first of which never helps, and what log losses are higher without."""
+"""The least ratios of four sources, the first of which never helps, and by how much log losses are higher without."""
 
 
 def jumps(p: FloatArray) -> FloatArray:

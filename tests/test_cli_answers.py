@@ -13,6 +13,8 @@ from cli_tools import Run, every_command, runner
 
 import shapleymix as sm
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 BUDGET = "-N 97600 -D 2M"
 QUICK = "--law learned-base --bootstrap 30 --folds 3 --min-own-tokens 20k"
 

@@ -19,6 +19,8 @@ from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 FAST: dict[str, Any] = {"starts": 2}
 
 

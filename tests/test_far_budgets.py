@@ -14,6 +14,8 @@ import shapleymix as sm
 from shapleymix.fitting.noise import BEYOND_N, form_errors
 from shapleymix.laws.core import Kaplan
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 GRID = np.geomspace(2e7, 4e8, 5), np.geomspace(1e9, 4e10, 5)
 FAR = (6.4e9, 6.4e11)
 

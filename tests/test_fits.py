@@ -17,6 +17,8 @@ from shapleymix.fitting.search import estimate
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog, write_runs
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 
 def text_of(found: Fit, *, without: tuple[str, ...] = ()) -> str:
     document = found.to_document()

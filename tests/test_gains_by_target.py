@@ -10,6 +10,8 @@ import pytest
 
 import shapleymix as sm
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 RUNS = Path(__file__).parents[1] / "fixtures" / "multilingual5_runs.csv"
 ASKED = {
     "caps": {"caps": {"zh": 0.2}},

@@ -20,6 +20,8 @@ from shapleymix.records import FloatArray
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog, concat, write_runs
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 
 @pytest.fixture
 def log() -> RunLog:

@@ -15,6 +15,8 @@ from shapleymix.fitting.regimes import part_regimes
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 NAMES = ("en", "de", "fr", "zh")
 BOOTSTRAP, FOLDS = 9, 4
 

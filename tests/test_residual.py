@@ -14,6 +14,8 @@ from shapleymix.fitting.noise import STEP, Noise
 from shapleymix.fitting.residual import LEVEL, Residual
 from shapleymix.records import FloatArray
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 M, K = 3, 4
 
 

@@ -14,6 +14,8 @@ from shapleymix.mixing.optimize import optimize
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import concat, write_runs
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 
 @pytest.mark.parametrize("seed", range(2))
 def test_neither_names_nor_orders_matter(seed, fixtures):

@@ -19,6 +19,8 @@ from shapleymix.laws.task_curves import CODES, TaskCurves
 from shapleymix.tables.languages import Unit
 from shapleymix.tables.run_reading import read_runs
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 LEVEL = 0.9
 
