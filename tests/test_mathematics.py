@@ -12,6 +12,8 @@ import pytest
 from shapleymix.fitting.fit import Fit, fit
 from shapleymix.tables.run_reading import read_runs
 
+pytestmark = pytest.mark.usefixtures("one_prior")
+
 
 def core(law: dict, j: int, N: float, D: float) -> float:
     return law["E"][j] + law["A"][j] / N ** law["alpha"][j] + law["B"][j] / D ** law["beta"][j]

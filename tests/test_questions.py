@@ -91,7 +91,7 @@ def test_the_chance_of_a_cause_is_uniform_where_there_is_none(seeds):
     scatter = np.where(rng.random((25, 3)) < 0.1, np.nan, rng.standard_t(3, (25, 3)) + sizes[:, None])
     cause, by = np.exp(rng.normal(size=25)) + sizes, rng.normal(size=(25, 3))
     rest, by = ([np.repeat(one, seeds, axis=0) for one in (scatter, sizes, groups)], np.repeat(by, seeds, axis=0))
-    drawn = [np.repeat(cause[_shuffled(sizes, rng)], seeds) for _ in range(300)]
+    drawn = [np.repeat(cause[_shuffled(sizes, rng)], seeds) for _ in range(150)]
     causes = [np.stack([one, one**2], axis=1)[..., None] for one in drawn]
     chances = [explain(one, *rest, seed)[1] for seed, one in enumerate(causes)]
     assert kstest(chances, "uniform").pvalue > 0.01

@@ -28,7 +28,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 787,
     "cli/shapleymix_cli": 1_780,
     "cli/shapleymix_view": 1_107,
-    "tests": 17_727,
+    "tests": 17_743,
 }
 MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_942, 143, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600

@@ -372,7 +372,7 @@ class FitLosses(LossSource):
 
         def regime(part: Fit | NoOwnData) -> LawAtBudget:
             own = part.law, part.replicates
-            return LawAtBudget(*own, N, D, supply, symbols, drawn, harmed, part.residual, fit.steps, twins)
+            return LawAtBudget(*own, N, D, supply, symbols, drawn, harmed, part.residual, twins, fit.steps)
 
         other = None if fit.absent is None else regime(fit.absent)
         samples = 1 if fit.noise is None else SAMPLES

@@ -98,8 +98,8 @@ class LawAtBudget:
     drawn: FloatArray | None  # (B, 1 + M) those of the replicates
     harmed: FloatArray  # (M, K) 1 where repeats of a source harm a target
     residual: Residual  # what the law misses of mixtures
-    steps: Steps | None  # jumps of losses that the law does not have
     twins: tuple[tuple[int, int, BoolArray], ...] = ()  # sources taken to be more of another, and for which targets
+    steps: Steps | None = None  # jumps of losses that the law does not have
 
     @cached_property
     def pieces(self) -> Pieces | None:
