@@ -200,7 +200,7 @@ def _with_steps(study: Study) -> Study:
     there = [j for j in some.tolist() if _judge_gains(gains[:, [j]], log.groups) > 0]
     if not there:
         return study
-    steps, text = steps.of_targets(np.array(there)), []
+    steps, text = steps.of_targets(there), []
     for j in there:
         helps = np.flatnonzero(steps.high[:, j] < 1)
         listed = short([f"{log.sources[i]} {steps.high[i, j]:.2g}" for i in helps.tolist()])

@@ -12,14 +12,14 @@ Axes: R rows, G runs of one N and D, M sources, K targets, S samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.statistics import RandomStream
 
 FEWEST = 4
@@ -51,16 +51,15 @@ class Steps(Record):
     def of(cls, p: FloatArray, loss: FloatArray, wanted: BoolArray) -> Steps:
         """What the log losses (R, K) of mixtures (R, M) show of some targets (K,); losses that do not count are NaN."""
         M, K = p.shape[1], len(wanted)
-        found = cls(np.full((M, K), 1.0), np.full((M, K), NEVER), np.zeros(K))
+        found = cls(np.ones((M, K)), np.full((M, K), NEVER), np.zeros(K))
         for j in np.flatnonzero(wanted).tolist():
             there = ~np.isnan(loss[:, j])
             found.low[:, j], found.high[:, j], found.height[j] = _find_jump(p[there], loss[there, j])
         return found
 
-    def of_targets(self, some: BoolArray | IntArray) -> Steps:
+    def of_targets(self, places: Sequence[int]) -> Steps:
         """The same with the jumps of some targets alone."""
-        chosen = np.isin(np.arange(len(self.height)), np.arange(len(self.height))[some])
-        return replace(self, height=np.where(chosen, self.height, 0.0))
+        return replace(self, height=np.where(np.isin(np.arange(len(self.height)), places), self.height, 0.0))
 
     def with_source(self, row: int) -> Steps:
         """The same with one more source, which helps none."""
@@ -84,15 +83,15 @@ class Steps(Record):
 def _find_jump(p: FloatArray, loss: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Between which ratios (M,) the least ones lie for the widest gap between log losses (G,), and its height; 0 where
     some run below it has no source more than all above it have."""
-    none, ordered = np.full((2, p.shape[1]), [[1.0], [NEVER]]), np.sort(loss)
+    none, ordered = (np.ones(p.shape[1]), np.full(p.shape[1], NEVER), 0.0), np.sort(loss)
     gaps = np.diff(ordered)[FEWEST - 1 : len(ordered) - FEWEST]
     if not gaps.size:
-        return *none, 0.0
+        return none
     above = loss > ordered[FEWEST - 1 + gaps.argmax()]
     low = p[above].max(axis=0)
     more = p[~above] > low
     if not more.any(axis=1).all():
-        return *none, 0.0
+        return none
     high = np.where(more & (more.sum(axis=1, keepdims=True) == 1), p[~above], NEVER).min(axis=0)
     apart = cdist(np.sqrt(p[above]), np.sqrt(p[~above]))
     near = loss[above] - loss[~above][apart.argmin(axis=1)], loss[above][apart.argmin(axis=0)] - loss[~above]

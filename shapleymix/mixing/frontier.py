@@ -23,7 +23,7 @@ from shapleymix.mixing.goal import MEAN
 from shapleymix.mixing.proof import Certificate, Proof
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.reporting import common_fields
-from shapleymix.mixing.solving import solve_all
+from shapleymix.mixing.solving import solve, solve_all
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 
@@ -105,6 +105,7 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
     _refuse_other_goals(one)
+    one = one.with_help(solve(one.goal))[0]
     surface, targets = one.surface, one.surface.targets
     names = sides_of(between, targets, families_of(one.asked.table, targets, one.fit.parents))
     w = np.stack([_side_weights(side, targets, one.weights) for side in names])

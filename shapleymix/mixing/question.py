@@ -130,11 +130,11 @@ class Question:
         for i in np.flatnonzero(ratios <= bounds.upper).tolist():
             there = np.arange(len(ratios)) == i
             origin = np.where(there & (ratios > bounds.lower), JUMP, bounds.floor_origin).tolist()
-            raised = replace(bounds, lower=np.where(there, np.maximum(bounds.lower, ratios), bounds.lower))
+            lower = np.where(there, np.maximum(bounds.lower, ratios), bounds.lower)
+            raised = replace(bounds, lower=lower, floor_origin=tuple(origin))
             text = f"with less {self.within.sources[i]} than its floor {ratios[i]:.3g} the loss of {target} jumps"
             with suppress(InfeasibleError):
-                found = self.with_bounds(replace(raised, floor_origin=tuple(origin)))
-                yield replace(found, bounds=found.within, notices=(*self.notices, text))
+                yield replace(self.with_bounds(raised), bounds=raised, notices=(*self.notices, text))
 
     @property
     def within(self) -> Polytope:

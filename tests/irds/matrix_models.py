@@ -146,6 +146,7 @@ def on_this_rank(outcomes: Mapping[str, Callable[[], Any]]) -> None:
     """Write what became of each case (or of those named after FOLDER) to FOLDER/rankN.json, and end the process."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+    gc.freeze()  # of what is imported nothing is freed: to look through it again for each case takes most of the time
     folder, *wanted = sys.argv[1:]
     found: dict[str, Any] = {}
     for name in wanted or outcomes:
