@@ -45,7 +45,7 @@ class RandomStream(IntEnum):
     """The scatter of tasks' scores about their curves."""
     GAME = 17
     """The coalitions of languages that text plays."""
-    STEPS = 18
+    JUMPS = 18
     """Between which ratios a loss jumps."""
 
 

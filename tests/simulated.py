@@ -89,7 +89,7 @@ def log_of(name: str, rows: int = 40, noise: float = 0.0, seed: int = 0, **budge
     return law, given, simulate(law, given, mixtures(rows, len(given.sources), seed), noise=noise, seed=seed, **budgets)
 
 
-STEPPED: dict[str, Any] = {"sizes": (1e8,), "tokens": (3e9,)}
+JUMPING: dict[str, Any] = {"sizes": (1e8,), "tokens": (3e9,)}
 LEAST, HEIGHT = np.array([np.inf, 0.3, 0.45, 0.25]), 0.3
 """The least ratios of four sources, the first of which never helps, and by how much log losses are higher without."""
 
@@ -99,9 +99,9 @@ def jumps(p: FloatArray) -> FloatArray:
     return np.where(np.any(p >= LEAST, axis=-1), 0.0, HEIGHT)
 
 
-def stepped(rows: int, seed: int = 0, height: float = 1.0) -> tuple[RunLog, FloatArray]:
+def jumping(rows: int, seed: int = 0, height: float = 1.0) -> tuple[RunLog, FloatArray]:
     """A log of four sources whose last target, of none of them, jumps by so many times `HEIGHT`; its losses without."""
-    law, given, log = log_of("learned-base", rows, seed=seed, **STEPPED)
+    law, given, log = log_of("learned-base", rows, seed=seed, **JUMPING)
     p, noise = mixtures(rows, 4, seed, 0.4), 2e-3 * np.random.default_rng(seed).standard_normal(log.loss.shape)
     smooth = law(p, log.N, log.D) * np.exp(noise)
     foreign = smooth[:, :1] * np.exp(height * jumps(p))[:, None]

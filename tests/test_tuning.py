@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulated import log_of
+from simulated import jumping, log_of
 
 import shapleymix as sm
+from shapleymix.fitting.estimation import Estimation
+from shapleymix.fitting.regimes import part_regimes
+from shapleymix.fitting.settings import Settings
+from shapleymix.fitting.study import study_of
 from shapleymix.laws import LAWS
+from shapleymix.laws.learned_base import LearnedBase
 
 pytestmark = pytest.mark.filterwarnings("ignore::shapleymix.errors.ShapleyMixWarning")
 
@@ -37,3 +42,12 @@ def test_the_error_told_of_few_runs_is_that_of_leaving_each_out_afresh(law, monk
     monkeypatch.setattr(LAWS[law], "knobs", {name: values[:1] for name, values in LAWS[law].knobs.items()})
     _, _, log = log_of("learned-base", 4, noise=5e-3, sizes=(1e8,), tokens=(1e9,))
     assert 0.9 < held_out(law, log) / afresh(law, log) < 1.25
+
+
+def test_a_loss_that_jumps_is_no_error_by_which_beliefs_are_chosen():
+    """Fault: predictions with jumps were compared with losses without."""
+    study = part_regimes(study_of(jumping(80)[0], None, None, Settings(bootstrap=0), 0)).study
+    problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)
+    assert problem.jumps[:, -1].max() > 0.2
+    tuned = study.tune(problem, np.ones(len(study.log)), study.choosing_folds())
+    assert tuned.problem.beliefs.noise[-1] < 0.01

@@ -145,15 +145,15 @@ def first_rival(best: Mixture) -> int:
 def _residual(fit: Fit) -> dict[str, Any]:
     """What the law misses of mixtures: roots of the runs' ratios (G, M), by how much each pulls targets (G, K), and the
     jumps of each target's losses."""
-    left, steps = fit.residual, fit.steps
+    left, known = fit.residual, fit.jumps
     numbers = {"roots": np.round(np.sqrt(left.p), DIGITS), "pull": np.round(left.pull, DIGITS)}
-    each = () if steps is None else zip(steps.low.T, steps.high.T, steps.height, strict=True)
+    each = () if known is None else zip(known.low.T, known.high.T, known.height, strict=True)
     jumps = [{"low": low, "high": high, "height": height} for low, high, height in each] or None
-    return numbers | {"counted": np.flatnonzero(left.counted), "alone": ALONE, "together": TOGETHER, "steps": jumps}
+    return numbers | {"counted": np.flatnonzero(left.counted), "alone": ALONE, "together": TOGETHER, "jumps": jumps}
 
 
 def grid(fit: Fit, mixture: Mixture) -> dict[str, list[float]]:
-    """Steps of N and D, as even as their logarithms allow: through the mixture's own, from the least that was fitted to
+    """Jumps of N and D, as even as their logarithms allow: through the mixture's own, from the least that was fitted to
     `AHEAD` times the mixture's, or the largest fitted.
     """
     found = {}
@@ -166,7 +166,7 @@ def grid(fit: Fit, mixture: Mixture) -> dict[str, list[float]]:
 
 
 def scan(fit: Fit, mixture: Mixture) -> dict[str, FloatArray]:
-    """Steps of N and of D with the objective of the mixture and its interval there (4, steps); NaN where none is."""
+    """Jumps of N and of D with the objective of the mixture and its interval there (4, steps); NaN where none is."""
     asked, found = opened(mixture), {}
     for name, steps in grid(fit, mixture).items():
         rows = np.full((4, len(steps)), np.nan)

@@ -105,12 +105,12 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
         lambda symbol, value: place.insert(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
     )
     replicates = None if fit.replicates is None else _spread_replicates(fit.replicates, place, rng)
-    coverage, repetition, residual, steps = fit.coverage, fit.repetition, fit.residual, fit.steps
+    coverage, repetition, residual, jumps = fit.coverage, fit.repetition, fit.residual, fit.jumps
     if fresh:
         alike = np.insert(residual.alike + (residual.alike >= place.row), place.row, place.row)
         residual = replace(residual, alike=alike, p=np.insert(residual.p, place.row, 0.0, axis=1))
         repetition = None if repetition is None else repetition.with_source(place.row)
-        steps = None if steps is None else steps.with_source(place.row)
+        jumps = None if jumps is None else jumps.with_source(place.row)
         p_range = np.insert(coverage.p_range, place.row, 0.0, axis=1)
         mixtures = np.insert(coverage.mixtures, place.row, 0, axis=1)
         ties = np.insert(coverage.ties, place.row, 0.0, axis=1) if len(coverage.ties) else coverage.ties
@@ -125,7 +125,7 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
         whole = _with(replace(fit, absent=None, **absent_parts), new, known, text, rng)
         absent = replace(absent, **{name: getattr(whole, name) for name in parts})
     changed = {"law": law, "replicates": replicates, "coverage": coverage, "repetition": repetition, "absent": absent}
-    return replace(fit, sources=sources, residual=residual, steps=steps, **changed)
+    return replace(fit, sources=sources, residual=residual, jumps=jumps, **changed)
 
 
 def _in_runs(fit: Fit) -> list[str]:

@@ -148,6 +148,11 @@ class Estimation:
         return np.log(self.evidence.losses(self.law_at(x), self.repeated, self._columns))
 
     @property
+    def jumps(self) -> FloatArray:
+        """By how much log losses (R, K) are higher than those that the law is fitted to."""
+        return self.evidence.measure_jumps(self.packing.law)[:, self._columns]
+
+    @property
     def _columns(self) -> IntArray:
         """The places of the targets in the log (K,)."""
         return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from shapleymix.errors import DataError, Location
+from shapleymix.fitting.jumps import Jumps
 from shapleymix.fitting.settings import ALL, FINAL, Settings
-from shapleymix.fitting.steps import Steps
 from shapleymix.laws import BlackBox, Inputs, Law
 from shapleymix.laws.base import Observations
 from shapleymix.laws.core import CoreLaw, models_harm, repetition_prior
@@ -46,6 +46,12 @@ def levels(values: FloatArray) -> FloatArray:
     """The least budget of each level, ascending."""
     ordered = np.sort(values)
     return ordered[np.unique(levels_of(np.log(ordered)), return_index=True)[1]]
+
+
+def cells_of(log: RunLog) -> IntArray:
+    """The number (R,) of each row's N and D: rows of one number have both levels in common."""
+    budgets = np.stack([levels_of(np.log(values)) for values in (log.N, log.D)], axis=1)
+    return np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 TOGETHER = 0.3
@@ -105,7 +111,7 @@ class Evidence:
 
     `final` (R,) are the rows for whose losses the fit answers, by which it is judged. `unique` (R, M) are the unique
     tokens that each run could draw on (NaN: no limit; None: none is known). `repeated` (1 + M,) are log h and each
-    source's log R* where another fit has told them. `steps` are jumps of losses, which no law has.
+    source's log R* where another fit has told them. `jumps` are those of losses, which laws of mixtures leave out.
     """
 
     log: RunLog
@@ -114,7 +120,7 @@ class Evidence:
     notices: tuple[str, ...]
     unique: FloatArray | None = None
     repeated: FloatArray | None = None
-    steps: Steps | None = None
+    jumps: Jumps | None = None
 
     @property
     def judged(self) -> BoolArray:
@@ -161,39 +167,32 @@ class Evidence:
         `targets` (K,) are the places in the log of those that the law has, where it has not all.
         """
         log, some = self.log, slice(None) if targets is None else targets
-        jump = np.exp(self.jumps_of(type(law))[:, some])
-        if not self.repeats(type(law)):
-            return jump * law.losses(self.ratios(self.usual) if law.takes_repetition else log.p, log.N, log.D)
-        found = law.losses(self.ratios(repeated), log.N, log.D)
-        if models_harm(type(law)) and isinstance(law, CoreLaw):
+        q = self.ratios(repeated if self.repeats(type(law)) else self.usual) if law.takes_repetition else log.p
+        found = law.losses(q, log.N, log.D)
+        if self.repeats(type(law)) and models_harm(type(law)) and isinstance(law, CoreLaw):
             found = found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * self.harms[:, some])
-        return jump * found
+        return np.exp(self.measure_jumps(type(law))[:, some]) * found
 
-    def jumps_of(self, law: type[Law]) -> FloatArray:
+    def measure_jumps(self, law: type[Law]) -> FloatArray:
         """(R, K) by how much log losses are higher than a law says, where they jump; 0 for a law without mixtures, and
         for a black box, which learns them."""
-        if self.steps is None or "mixture" not in law.needs or issubclass(law, BlackBox):
+        if self.jumps is None or "mixture" not in law.needs or issubclass(law, BlackBox):
             return np.zeros(self.log.loss.shape)
-        return self.steps.mean(self.log.p)
+        return self.jumps.mean(self.log.p)
 
-    def find_steps(self, rows: BoolArray, wanted: BoolArray) -> Steps:
+    def find_jumps(self, rows: BoolArray, wanted: BoolArray) -> Jumps:
         """The jumps of the losses of some targets (K,), by those rows (R,) that have the N and D which most have."""
-        budgets = np.stack([levels_of(np.log(values)) for values in (self.log.N, self.log.D)], axis=1)
-        rows = rows & self.judged.any(axis=1)
-        cells, counts = np.unique(budgets[rows], axis=0, return_counts=True)
-        rows = rows & (budgets == cells[counts.argmax()]).all(axis=1)
-        losses = np.log(np.where(self.judged, self.log.loss, np.nan)[rows])
-        return Steps.of(self.log.p[rows], losses, wanted)
+        cells, rows = cells_of(self.log), rows & self.judged.any(axis=1)
+        rows = rows & (cells == np.bincount(cells[rows], minlength=1).argmax())
+        return Jumps.of(self.log.p[rows], np.log(np.where(self.judged & wanted, self.log.loss, np.nan)[rows]))
 
-    def jumps_from_others(self, law: type[Law], masks: BoolArray) -> FloatArray:
-        """By how much more (V, R, K) the jumps of losses that each mask (V, R) holds out are, as the other rows tell
-        them, than by all."""
-        known = self.jumps_of(law)
+    def measure_jumps_from_others(self, law: type[Law], masks: BoolArray) -> FloatArray:
+        """What to add to log losses (V, R, K) of rows that each mask (V, R) holds out, so that their jumps are those
+        which the other rows tell."""
+        known = self.measure_jumps(law)
         found = np.zeros((len(masks), *known.shape))
-        if self.steps is None or not known.any():
-            return found
-        for place, mask in enumerate(masks):
-            found[place, mask] = self.find_steps(~mask, self.steps.height > 0).mean(self.log.p[mask]) - known[mask]
+        for place, mask in enumerate(masks if known.any() else ()):
+            found[place, mask] = self.find_jumps(~mask, np.any(known, axis=0)).mean(self.log.p[mask]) - known[mask]
         return found
 
     def units(self, law: type[Law]) -> tuple[float, float]:
@@ -214,7 +213,7 @@ class Evidence:
         law.require(inputs)
         loss = self.log.loss
         weight = np.where(np.isnan(loss), 0.0, self.weight)
-        log_loss = np.log(np.where(np.isnan(loss), 1.0, loss)) - self.jumps_of(law)
+        log_loss = np.log(np.where(np.isnan(loss), 1.0, loss)) - self.measure_jumps(law)
         N0, D0 = self.units(law)
         p = self.ratios(self.usual) if law.takes_repetition else self.log.p
         return Observations(p, self.log.N / N0, self.log.D / D0, log_loss, weight)

@@ -16,6 +16,7 @@ from shapleymix.files import Json
 from shapleymix.fitting.coverage import Coverage, Extrapolation
 from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, choose_law, score
+from shapleymix.fitting.jumps import Jumps
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
 from shapleymix.fitting.one_law import find_noise, find_residual, fit_other_form, score_fit
 from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Names, Points, Prediction, points_of
@@ -23,7 +24,6 @@ from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fit_regimes, part
 from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
-from shapleymix.fitting.steps import Steps
 from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, recenter, widen, with_score
 from shapleymix.fitting.symbols import sort_held
@@ -79,7 +79,7 @@ class Fit(Tabular, Record):
         Of the notices those that answers repeat: recipes, or an order, that the law takes for effects of the mixture.
     parents : dict of str to str
         Whose part a source is, where the languages table said so and not its name.
-    steps : Steps, optional
+    jumps : Jumps, optional
         Jumps of losses which the law does not have; None without any.
     """
 
@@ -106,7 +106,7 @@ class Fit(Tabular, Record):
     other_form: Kaplan | None = None
     caveats: tuple[str, ...] = ()
     parents: dict[str, str] = field(default_factory=dict)
-    steps: Steps | None = None
+    jumps: Jumps | None = None
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
@@ -372,7 +372,7 @@ class FitLosses(LossSource):
 
         def regime(part: Fit | NoOwnData) -> LawAtBudget:
             own = part.law, part.replicates
-            return LawAtBudget(*own, N, D, supply, symbols, drawn, harmed, part.residual, twins, fit.steps)
+            return LawAtBudget(*own, N, D, supply, symbols, drawn, harmed, part.residual, twins, fit.jumps)
 
         other = None if fit.absent is None else regime(fit.absent)
         samples = 1 if fit.noise is None else SAMPLES
@@ -410,10 +410,10 @@ class FitLosses(LossSource):
         return np.where((found > self.fit.coverage.untrained) | self.fit.is_untold(p[None])[0], np.nan, found)
 
     def base(self, p: FloatArray, samples: int) -> FloatArray:
-        found, steps = recenter(self.with_own, p, samples), self.fit.steps
-        if steps is not None and samples > 1:  # the mean is in what the law misses
+        found, jumps = recenter(self.with_own, p, samples), self.fit.jumps
+        if jumps is not None and samples > 1:  # the mean is in what the law misses
             q = self.fit.residual.pool(p)
-            found = found + steps.draw(q, samples, self.fit.seed) - steps.mean(q[None])[0]
+            found = found + jumps.draw(q, samples, self.fit.seed) - jumps.mean(q[None])[0]
         return self._of_regimes(found, p, lambda without, q: recenter(without, q, samples))
 
     def scatter(self, p: FloatArray, samples: int, *, runs: bool) -> FloatArray:
@@ -590,6 +590,6 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         noise=find_noise(study, point, study.evidence.judged), parents=dict(log.parents),
         other_form=fit_other_form(study, point),
         caveats=tuple(text for text, repeated in odd.items() if repeated),
-        steps=study.evidence.steps if study.evidence.jumps_of(law).any() else None,
+        jumps=study.evidence.jumps if study.evidence.measure_jumps(law).any() else None,
     )  # fmt: skip
     return replace(found, notices=(*found.notices, *found.missing_from_intervals()))

@@ -134,9 +134,8 @@ class HeldOut:
     def of(cls, study: Study, law: type[Law], predicted: FloatArray, masks: BoolArray) -> HeldOut:
         """From what each fit of a law (V, R, K), that did not see the rows of its mask (V, R), predicts."""
         log, evidence = study.log, study.evidence
-        predicted = predicted * np.exp(evidence.jumps_from_others(law, masks))
-        found = predicted.copy()
-        spread = np.ones(log.loss.shape)
+        predicted = predicted * np.exp(evidence.measure_jumps_from_others(law, masks))
+        found, spread = predicted.copy(), np.ones(log.loss.shape)
         for mask, one in zip(masks, found, strict=True):
             left = find_missed(law, log, one, evidence.judged & ~mask[:, None])
             residual = Residual.of(log, left, evidence.weight)
@@ -213,8 +212,7 @@ def _problems(law: type[Law], study: Study, masks: BoolArray) -> Iterator[tuple[
 
 
 def _predict_by_learner(learner: type[BlackBox], study: Study, masks: BoolArray) -> FloatArray:
-    log = study.log
-    seen = study.evidence.observations(learner, study.inputs)
+    log, seen = study.log, study.evidence.observations(learner, study.inputs)
 
     def without(mask: BoolArray) -> FloatArray:
         found = teach(learner, log, replace(seen, weight=seen.weight * ~mask[:, None]), study.seed)

@@ -14,7 +14,7 @@ import numpy as np
 from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
 from shapleymix.fitting.estimation import Estimation, Stage
-from shapleymix.fitting.evidence import Evidence, bootstrap_shares, levels_of
+from shapleymix.fitting.evidence import Evidence, bootstrap_shares, cells_of
 from shapleymix.fitting.held_out import HeldOut, Scores, find_missed, predict_held_out, refuse, score, take_logs, teach
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of
@@ -142,10 +142,8 @@ def find_noise(study: Study, point: LawFit, wanted: BoolArray) -> Noise | None:
     log, wanted = study.log, wanted & study.evidence.final[:, None]
     found = point.held_out.law, predict_rows(study, point), point.held_out.losses
     alone, fitted, corrected = (take_logs(log.loss, one, wanted) for one in found)
-    budgets = np.stack([levels_of(np.log(values)) for values in (log.N, log.D)], axis=1)
-    cells = np.unique(budgets, axis=0, return_inverse=True)[1].reshape(-1)
-    shrunk = point.replicates is not None
-    return Noise.of(corrected / point.held_out.spread, alone, fitted, log.groups, cells, replicated=shrunk)
+    corrected, shrunk = corrected / point.held_out.spread, point.replicates is not None
+    return Noise.of(corrected, alone, fitted, log.groups, cells_of(log), replicated=shrunk)
 
 
 def fit_other_form(study: Study, point: LawFit) -> Kaplan | None:

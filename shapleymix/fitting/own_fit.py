@@ -66,7 +66,7 @@ class OwnFit:
     given: Predicts
     sources: tuple[str, ...]
     targets: tuple[str, ...]
-    coverage = repetition = provenance = residual = steps = None
+    coverage = repetition = provenance = residual = jumps = None
     tells_tokens: ClassVar[bool] = False
     parents: ClassVar[Mapping[str, str]] = MappingProxyType({})
     unseen: ClassVar[tuple[str, ...]] = ()

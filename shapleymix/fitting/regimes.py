@@ -24,6 +24,7 @@ from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import TRACE, drop_losses, own_source, own_tokens, select_rows
 from shapleymix.fitting.held_out import find_errors, judge, mean_of
+from shapleymix.fitting.jumps import NEVER
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.one_law import LawFit, find_noise, find_residual, fit_law
 from shapleymix.fitting.residual import Residual
@@ -68,8 +69,7 @@ class NoOwnData(Record):
 
     def warnings(self, targets: tuple[str, ...], p: FloatArray) -> tuple[str, ...]:
         """Which targets' losses are of this regime at points p (R, M)."""
-        there = np.any(self.entries(p), axis=0)
-        names = [name for name, off in zip(targets, there, strict=True) if off]
+        names = [name for name, off in zip(targets, np.any(self.entries(p), axis=0), strict=True) if off]
         where = f"where a mixture has none of a target's own language (here {short(names)})"
         return (f"{where}, its loss is that of a fit to all runs",) * bool(names)
 
@@ -96,11 +96,6 @@ class RegimeSplit:
     study: Study
     lacking: BoolArray
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """That there are two regimes, and what told them apart."""
-        return tuple(text for text in self.study.evidence.notices if text not in self.whole.evidence.notices)
-
 
 def part_regimes(study: Study) -> RegimeSplit:
     """The study without the losses of another regime, where held-out errors of `learned-base` tell of one.
@@ -113,7 +108,7 @@ def part_regimes(study: Study) -> RegimeSplit:
 
     Where the user set a filter on own tokens, 0 included, there is one.
     """
-    study = _with_steps(study)
+    study = _with_jumps(study)
     rows = _separable(study)
     one = RegimeSplit(study, study, np.zeros_like(rows))
     if study.settings.min_own_tokens is not None or not rows.any():
@@ -121,7 +116,7 @@ def part_regimes(study: Study) -> RegimeSplit:
     with_own = (study.evidence.weight > 0) & ~rows
     alone = replace(study, evidence=drop_losses(study.evidence, rows))
     try:
-        whole, others = _errors(study, slice(None)), _errors(alone, slice(None))
+        whole, others = _errors(study), _errors(alone)
     except FitError:  # too few runs
         return one
     there, before = mean_of(whole[rows]), mean_of(whole[with_own])
@@ -144,12 +139,10 @@ def part_regimes_by(study: Study, rows: BoolArray) -> RegimeSplit:
     """
     parts = part_regimes(replace(study, evidence=select_rows(study.evidence, rows)))
     lacking = (study.evidence.weight > 0) & (own_tokens(study.log) == 0) & parts.lacking.any(axis=0)
-    study = replace(study, evidence=replace(study.evidence, steps=parts.study.evidence.steps))
-    if not lacking.any():
-        return RegimeSplit(study, study, lacking)
-    evidence = drop_losses(study.evidence, lacking)
-    alone = replace(study, evidence=replace(evidence, notices=(*evidence.notices, *parts.notices)))
-    return RegimeSplit(study, alone, lacking)
+    told = [text for text in parts.study.evidence.notices if text not in study.evidence.notices]
+    found = replace(study.evidence, jumps=parts.study.evidence.jumps, notices=(*study.evidence.notices, *told))
+    whole = replace(study, evidence=found)
+    return RegimeSplit(whole, replace(study, evidence=drop_losses(found, lacking)) if lacking.any() else whole, lacking)
 
 
 def fit_regimes(
@@ -185,40 +178,38 @@ def _separable(study: Study) -> BoolArray:
     return counts & lacking & np.array(enough)
 
 
-def _with_steps(study: Study) -> Study:
+def _with_jumps(study: Study) -> Study:
     """The study with those jumps of losses by which held-out errors are surely smaller, target by target."""
     log, evidence = study.log, study.evidence
-    foreign = np.logical_not(own_data(log.paths, log.targets).sum(axis=0))
-    steps = evidence.find_steps(np.ones(len(log), dtype=bool), foreign)
-    if not (some := np.flatnonzero(steps.height)).size:
+    foreign = ~np.any(own_data(log.paths, log.targets), axis=0)
+    jumps = evidence.find_jumps(np.ones(len(log), dtype=bool), foreign)
+    if not (some := np.flatnonzero(jumps.height)).size:
         return study
-    found = replace(study, evidence=replace(evidence, steps=steps))
+    found = replace(study, evidence=replace(evidence, jumps=jumps))
     try:
         gains = _errors(study, some) - _errors(found, some)
     except FitError:  # too few runs
         return study
-    there = [j for j in some.tolist() if _judge_gains(gains[:, [j]], log.groups) > 0]
-    if not there:
-        return study
-    steps, text = steps.of_targets(there), []
-    for j in there:
-        helps = np.flatnonzero(steps.high[:, j] < 1)
-        listed = short([f"{log.sources[i]} {steps.high[i, j]:.2g}" for i in helps.tolist()])
-        text += [f"losses of {log.targets[j]} are {np.expm1(steps.height[j]):.0%} higher without one of {listed}"]
-    return replace(study, evidence=replace(evidence, steps=steps, notices=(*evidence.notices, *text)))
+    gained = np.array([_judge_gains(one[:, None], log.groups) > 0 for one in gains.T])
+    jumps, text = replace(jumps, height=np.where(gained, jumps.height, 0.0)), []
+    for j in np.flatnonzero(gained).tolist():
+        helps = [f"{name} {one:.2g}" for name, one in zip(log.sources, jumps.high[:, j], strict=True) if one < NEVER]
+        without = f"one of {short(helps)}" if helps else "several sources together"
+        text += [f"losses of {log.targets[j]} are {np.expm1(jumps.height[j]):.0%} higher without {without}"]
+    return replace(study, evidence=replace(evidence, jumps=jumps, notices=(*evidence.notices, *text)))
 
 
-def _errors(study: Study, some: IntArray | slice) -> FloatArray:
+def _errors(study: Study, some: IntArray | None = None) -> FloatArray:
     """Held-out errors (R, K) of log losses by `learned-base` before it chooses what it believes; NaN where none.
 
-    Of some targets, or with many of a sample, the one on which beliefs are chosen.
+    Of some targets; by default of those on which beliefs are chosen.
     """
     masks = study.choosing_folds()
     problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)
-    some = sample_of_targets(problem, len(masks)) if isinstance(some, slice) else some
+    some = sample_of_targets(problem, len(masks)) if some is None else some
     problem = problem.only(some)
     x = problem.fit_afresh((~masks).astype(np.float64))
-    logs = problem.predict(x) + study.evidence.jumps_from_others(LearnedBase, masks)[..., some]
+    logs = problem.predict(x) + study.evidence.measure_jumps_from_others(LearnedBase, masks)[..., some]
     predicted, found = pick_by_fold(logs, masks.argmax(axis=0)), np.full(study.log.loss.shape, np.nan)
     found[:, some] = np.abs(predicted - np.log(study.log.loss[:, some]))
     return np.where(study.evidence.judged, found, np.nan)

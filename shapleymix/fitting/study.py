@@ -42,7 +42,8 @@ ENOUGH, LEAST_TARGETS = 5e8, 8  # operations of an iteration of a trial; with ma
 
 @dataclass(frozen=True)
 class Trial:
-    """One value of the knobs: what it believes, its fits (V, K, P), predicted log losses (R, K) of held-out rows."""
+    """One value of the knobs: what it believes, its fits (V, K, P), and predicted log losses (R, K) of held-out rows,
+    less their jumps."""
 
     knobs: Mapping[str, float]
     beliefs: PriorTable
@@ -120,19 +121,15 @@ class _Search:
         """The knobs that change anything: without a transfer matrix its share does not."""
         values = self.problem.packing.law.knobs
         usual = {name: each[0] for name, each in values.items()}
-        first = self.believe(usual)
-        return [
-            name
-            for name in values
-            if not all(self.believe({**usual, name: value}).same(first) for value in values[name])
-        ]
+        tried = {name: [self.believe({**usual, name: one}) for one in each] for name, each in values.items()}
+        return [name for name, each in tried.items() if not all(one.same(each[0]) for one in each)]
 
     def trial(self, knobs: Knobs, start: FloatArray | None = None) -> Trial:
         """Fits (V, K, P) to all but each fold, from those before or afresh, and what they predict of it."""
         believed, shares = self.believe(knobs), self.share * ~self.masks
         problem = replace(self.problem, beliefs=believed)
         x = problem.fit_afresh(shares) if start is None else problem.follow(shares, start)
-        return Trial(dict(knobs), believed, x, pick_by_fold(problem.predict(x), self.fold))
+        return Trial(dict(knobs), believed, x, pick_by_fold(problem.predict(x) - problem.jumps, self.fold))
 
     def walk(self, first: Trial, progress: Stage) -> list[Trial]:
         """Trials along each knob in turn, from the best so far; the first knob again at the end."""

@@ -18,10 +18,10 @@ import numpy as np
 
 from shapleymix.display import short
 from shapleymix.errors import SolveError, UsageError
+from shapleymix.fitting.jumps import Jumps
 from shapleymix.fitting.noise import first_alike
 from shapleymix.fitting.prediction import Points, mixtures_at
 from shapleymix.fitting.residual import Residual
-from shapleymix.fitting.steps import Steps
 from shapleymix.laws import Law
 from shapleymix.laws.core import CoreLaw, models_harm
 from shapleymix.laws.pieces import Pieces, effective, harmful
@@ -99,7 +99,7 @@ class LawAtBudget:
     harmed: FloatArray  # (M, K) 1 where repeats of a source harm a target
     residual: Residual  # what the law misses of mixtures
     twins: tuple[tuple[int, int, BoolArray], ...] = ()  # sources taken to be more of another, and for which targets
-    steps: Steps | None = None  # jumps of losses that the law does not have
+    jumps: Jumps | None = None  # of losses, which the law does not have
 
     @cached_property
     def pieces(self) -> Pieces | None:
@@ -144,7 +144,7 @@ class LawAtBudget:
 
     def missed(self, p: FloatArray) -> FloatArray:
         """Factors (K,) by which the law misses the losses of one mixture (M,)."""
-        jump = 0.0 if self.steps is None else self.steps.mean(self.residual.pool(p[None]))[0]
+        jump = 0.0 if self.jumps is None else self.jumps.mean(self.residual.pool(p[None]))[0]
         return np.exp(self.residual.mean(p[None])[0] + jump)
 
     def of_law(self, p: FloatArray) -> FloatArray:

@@ -20,8 +20,8 @@ LEAST_NONZERO = 2 * TRACE
 """A ratio that no rounding takes for none, as one of `TRACE` would be."""
 ROUNDING = 1e-13
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-FIXED, TOKENS, GIVEN, UNSEEN, READ, KEPT = "fixed", "tokens", "given", "unseen", "read", "kept"
-REGIME, JUMP = "regime", "jump"
+FIXED, TOKENS, GIVEN, UNSEEN = "fixed", "tokens", "given", "unseen"
+REGIME, JUMP, READ, KEPT = "regime", "jump", "read", "kept"
 """Where a bound comes from."""
 
 

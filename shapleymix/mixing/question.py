@@ -7,7 +7,6 @@ Axes: M sources, K targets, B replicates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, UsageError
+from shapleymix.errors import SolveError, UsageError
 from shapleymix.fitting.coverage import TIED
 from shapleymix.fitting.evidence import TRACE, own_source
 from shapleymix.fitting.fit import Fit
@@ -67,6 +66,8 @@ class Question:
         The bounds as they were asked for, before what they and the fit's regimes leave no room for is held.
     notices : tuple of str
         What was decided for the user.
+    free : Goal, optional
+        The goal without floors against jumps, by which rivals are judged; None where there are no such floors.
     """
 
     fit: AnyFit
@@ -77,6 +78,7 @@ class Question:
     asked: Asked
     bounds: Polytope
     notices: tuple[str, ...]
+    free: Goal | None = None
 
     @classmethod
     def of(cls, asked: Asked) -> Self:
@@ -111,30 +113,37 @@ class Question:
         return replace(self, goal=replace(self.goal, law=law, within=within))
 
     def with_help(self, proof: Proof) -> tuple[Self, Proof]:
-        """The same with floors of sources without which weighted losses would jump at an optimum, if that is better,
-        and its optimum."""
-        best, found, steps = self, proof, self.fit.steps
-        if steps is None or self.surface.score is not None:
+        """The question and its optimum; with floors that keep weighted losses from a jump, where that is better.
+
+        Sources are tried one at a time.
+        """
+        best, found, known = self, proof, self.fit.jumps
+        if known is None or self.fit.residual is None or self.surface.score is not None:
             return best, found
-        for j in np.flatnonzero((self.goal.w > 0) & (steps.mean(proof.p[None])[0] > 0)).tolist():
-            each = best._with_floors_of(steps.high[:, j], self.surface.targets[j])
-            for other in each if steps.mean(found.p[None])[0, j] > 0 else ():
-                new = solve(other.goal, self.asked.seed)
-                if other.objective(new.p) < best.objective(found.p):
-                    best, found = other, new
+        for j in np.flatnonzero((self.goal.w > 0) & (known.height > 0)).tolist():
+            first, here = best, self.fit.residual.pool(found.p[None])
+            jumps = known.mean(here)[0, j] > 0
+            for i in np.flatnonzero(jumps & (known.high[:, j] <= self.bounds.upper)).tolist():
+                with suppress(SolveError):  # no mixture has so much of it
+                    other = first._with_floor(i, float(known.high[i, j]), self.surface.targets[j])
+                    new = solve(other.goal, self.asked.seed)
+                    if other.total(new.p) < best.total(found.p):
+                        best, found = other, new
         return best, found
 
-    def _with_floors_of(self, ratios: FloatArray, target: str) -> Iterator[Self]:
-        """The same with one of the floors (M,) at a time, each of which keeps a target's loss from a jump."""
+    def total(self, p: FloatArray) -> float:
+        """The objective of a mixture (M,), with its penalty."""
+        return self.objective(p) + self.goal.penalty(p)
+
+    def _with_floor(self, place: int, ratio: float, target: str) -> Self:
+        """The same with a floor of one source, which keeps the loss of a target from its jump."""
         bounds = self.bounds
-        for i in np.flatnonzero(ratios <= bounds.upper).tolist():
-            there = np.arange(len(ratios)) == i
-            origin = np.where(there & (ratios > bounds.lower), JUMP, bounds.floor_origin).tolist()
-            lower = np.where(there, np.maximum(bounds.lower, ratios), bounds.lower)
-            raised = replace(bounds, lower=lower, floor_origin=tuple(origin))
-            text = f"with less {self.within.sources[i]} than its floor {ratios[i]:.3g} the loss of {target} jumps"
-            with suppress(InfeasibleError):
-                yield replace(self.with_bounds(raised), bounds=raised, notices=(*self.notices, text))
+        lower = np.where(np.arange(len(bounds.lower)) == place, np.maximum(bounds.lower, ratio), bounds.lower)
+        origin = tuple(np.where(lower > bounds.lower, JUMP, bounds.floor_origin).tolist())
+        bounds = replace(bounds, lower=lower, floor_origin=origin)
+        text = f"with less {bounds.sources[place]} than its floor {ratio:.3g} the loss of {target} jumps"
+        free = self.free or self.goal
+        return replace(self.with_bounds(bounds), bounds=bounds, free=free, notices=(*self.notices, text))
 
     @property
     def within(self) -> Polytope:

@@ -28,7 +28,7 @@ from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import AHEAD, Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, list_names
 from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.goal import Goal
-from shapleymix.mixing.polytope import FEASIBLE, GIVEN, LEAST_NONZERO, READ, REGIME, TOKENS
+from shapleymix.mixing.polytope import FEASIBLE, GIVEN, JUMP, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
 from shapleymix.mixing.question import Question, Searched
 from shapleymix.mixing.solving import refine, solve, solve_all, solve_replicates
@@ -126,7 +126,7 @@ def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     """The bounds with a slope, each with its field of a `Polytope` and its place there; of a ball it is not known."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
     caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
-    chosen = bounds.movable & (bounds.lower > LEAST_NONZERO) & (np.array(bounds.floor_origin) != READ)
+    chosen = bounds.movable & (bounds.lower > LEAST_NONZERO) & ~np.isin(bounds.floor_origin, (READ, JUMP))
     floors = np.where(chosen, proof.floors, 0.0)
     given = (GIVEN,) * len(bounds.rows)
     for side, field, slopes, names, origins in (
@@ -152,7 +152,9 @@ def _relax(one: Question, price: Price, field: str, place: int) -> tuple[Questio
     tokens = float(10.0 ** max(np.round(np.log10(D * STEP)), 0.0))
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
-        return one.with_available(one.surface.available + more), tokens
+        kept = np.where(np.array(bounds.floor_origin) == JUMP, bounds.lower, 0.0)
+        other = one.with_available(one.surface.available + more)
+        return other.with_bounds(replace(other.bounds, lower=np.maximum(other.bounds.lower, kept))), tokens
     if one.goal.curved is not None and field == "curved":
         return replace(one, goal=replace(one.goal, curved=one.goal.curved.relax(price.source, STEP))), STEP
     if bounds.ball is not None and field == "ball":
@@ -296,7 +298,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     With them are the fitted run that is predicted best within the bounds, and, where one of all these is predicted to
     be better than the optimum p (M,), which is the law's, what a search from there finds.
     """
-    surface, asked, found = one.surface, one.asked, []
+    surface, asked, allowed, found = one.surface, one.asked, one.free or one.goal, []
     ratios = one.by_source
     named = baselines_beside(surface.sources, surface.available, asked.compare_to, surface.D, ratios)
     if surface.score is None and np.ptp(one.weights.raw) > 0 and ratios is not None:
@@ -305,7 +307,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     if (left := one.fit.residual) is not None:
         runs = [] if one.within.supply.read.any() else zip(left.runs, left.p, strict=True)
         trained = {f"run {name}": q for name, q in runs}
-        goal = replace(one.goal, law=Searched(surface, corrected=True))
+        goal = replace(allowed, law=Searched(surface, corrected=True))
         mixtures |= {name: trained[name] for name in filter(None, [_best_of(goal, trained)[0]])}
         best, total = _best_of(goal, mixtures)
         if total * (1 + AHEAD) < goal.total(p):
@@ -318,7 +320,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist()
     for known, gain, (usual, low, high) in zip(each, gains, times, strict=True):
         known |= dict(zip(("gains", "gains_low", "gains_high"), gain.each, strict=True))
-        within = one.goal.violation(known["p"]) <= FEASIBLE
+        within = allowed.violation(known["p"]) <= FEASIBLE
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=within, reason=reason, times=usual, times_low=low, times_high=high))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)

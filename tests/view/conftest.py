@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from page_tools import LANGUAGES
-from simulated import log_of, stepped
+from simulated import jumping, log_of
 
 import shapleymix as sm
 
@@ -55,7 +55,7 @@ def known_fit() -> Callable[[str], sm.Fit]:
 
     def fitted(law: str) -> sm.Fit:
         if law == "jumps":
-            return sm.fit(stepped(60)[0], bootstrap=0, folds=0)
+            return sm.fit(jumping(60)[0], bootstrap=0, folds=0)
         _, given, log = log_of(law, rows=30, noise=1e-3)
         transfer = given.transfer if "transfer" in sm.LAWS[law].needs else None
         return sm.fit(log, law=law, transfer=transfer, bootstrap=0, folds=0)

@@ -24,9 +24,8 @@ function solved({ n, d, weights, caps }) {
   const gone = data.sources.filter((_, i) => law.upper[i] > 0 && upper[i] < 1e-6 && law.own.some((own, j) => own === i && w[j] > 0)),
     reason = gone.length ? `without ${gone.join(", ")} another law holds: run the command` : infeasible(lower, upper, data.sources);
   if (reason) return { reason };
-  const found = helped(law, w, lower, upper);
-  if (!(found.outside < 1e-7)) return { reason: "no mixture meets all of these bounds" };
-  return { law, w, upper, ...found, losses: toldOf(law, w, found.p, upper, found.losses) };
+  const found = helped(law, w, lower, upper), losses = toldOf(law, w, found.p, upper, found.losses);
+  return found.outside < 1e-7 ? { law, w, upper, ...found, losses } : { reason: "no mixture meets all of these bounds" };
 }
 
 /** By how many times a target's loss is higher, on average, where no source may have its least ratio. */
@@ -35,14 +34,15 @@ const jump = (p, { low, high, height }) => 1 + Math.min(1, ...p.map((x, i) => Ma
 /** The optimum, with floors of sources without which weighted losses would jump where these are better. */
 function helped(law, w, lower, upper) {
   const at = (floors) => {
-    const found = solve(law, w, { ...law, lower: floors, upper, kl: data.kl, worst: data.worst }), losses = correct(found.losses, found.p);
-    return { ...found, floors, losses, objective: found.outside < 1e-7 ? objectiveOf(losses, w, data.worst) : Infinity };
+    const found = solve(law, w, { ...law, lower: floors, upper, kl: data.kl, worst: data.worst }), losses = correct(found.losses, found.p),
+      [objective, pull] = [objectiveOf(losses, w, data.worst), data.kl > 0 ? data.kl * divergence(found.p, law.anchor) : 0];
+    return { ...found, floors, losses, objective, total: found.outside < 1e-7 ? objective + pull : Infinity };
   };
-  const raise = (first, step) => step.high.reduce((best, ratio, i) => {
-    const other = jump(first.p, step) > 1 && ratio <= upper[i] && at(first.floors.map((low, k) => (k === i ? Math.max(low, ratio) : low)));
-    return other.objective < best.objective ? other : best;
+  const raise = (first, known) => known.high.reduce((best, ratio, i) => {
+    const other = jump(first.p, known) > 1 && ratio <= upper[i] && at(first.floors.map((low, k) => (k === i ? Math.max(low, ratio) : low)));
+    return other.total < best.total ? other : best;
   }, first);
-  return (data.residual.steps ?? []).filter(({ height }, j) => height > 0 && w[j] > 0).reduce(raise, at(lower));
+  return (data.residual.jumps ?? []).filter(({ height }, j) => height > 0 && w[j] > 0).reduce(raise, at(lower));
 }
 
 /** Of which sources no fitted run had such a ratio. */
@@ -69,10 +69,10 @@ function commandOf({ n, d, weights, caps }) {
 }
 
 /** The law's losses (K) of a mixture, with what it misses of those near the runs, and jumps where no source helps. */
-function correct(losses, p, { roots, pull, counted, alone, together, steps } = data.residual) {
+function correct(losses, p, { roots, pull, counted, alone, together, jumps } = data.residual) {
   const alike = (one) => (sum(counted.map((i) => Math.exp(-one[i] / alone))) / counted.length + Math.exp(-sum(one) / together)) / 2,
     near = roots.map((row) => alike(row.map((root, i) => Math.abs(root - Math.sqrt(p[i])))));
-  return [...losses].map((value, j) => value * Math.exp(sum(pull.map((row, g) => near[g] * row[j]))) * (steps ? jump(p, steps[j]) : 1));
+  return [...losses].map((value, j) => value * Math.exp(sum(pull.map((row, g) => near[g] * row[j]))) * (jumps ? jump(p, jumps[j]) : 1));
 }
 
 /** Losses (K); NaN for a target that counts nothing and whose own source is below the edge of the law's regime. */
