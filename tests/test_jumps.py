@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,29 @@ def test_an_optimum_is_as_good_as_one_above_each_least_ratio_and_without_help(fi
     assert next(one.within_bounds for one in mix.baselines if one.name == "uniform") == (
         question.goal.violation(np.full(4, 0.25)) < 1e-8
     )
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_two_losses_that_jump_are_kept_from_it_together(fit: Fit, turn: int) -> None:
+    """Whatever their order: by the second road, each pair of floors typed."""
+    low, high = np.ones((4, 4)), np.full((4, 4), NEVER)
+    low[[1, 2], 3], high[[1, 2], 3] = [0.3, 0.4], [0.35, 0.5]
+    low[[1, 3], 0], high[[1, 3], 0] = [0.5, 0.6], [0.55, 0.65]
+    order = [0, 3] if turn > 0 else [3, 0]
+    height = np.array([0.25, 0.0, 0.0, 0.3])
+    columns = np.arange(4)
+    columns[[0, 3]] = order
+    both = replace(fit, jumps=Jumps(low[:, columns], high[:, columns], height[columns]))
+    for asked in ({}, {"floors": {"en": 0.3}}, {"caps": {"de": 0.52}}, {"weights": "xx=1,de=2,zh=.1"}):
+        question, mix, found = sm.problem(both, N, D, **asked), sm.optimize(both, N, D, **asked), []
+        tops = np.minimum(both.jumps.high, question.bounds.upper[:, None])
+        for first, second in itertools.product(range(4), repeat=2):
+            floors = dict.fromkeys(fit.sources, 0.0) | dict(asked.get("floors", {}))
+            for place, target in ((first, 0), (second, 3)):
+                floors[fit.sources[place]] = max(floors[fit.sources[place]], float(tops[place, target] % 1))
+            with suppress(sm.ShapleyMixError):
+                found.append(sm.optimize(replace(fit, jumps=None), N, D, **(asked | {"floors": floors})).p)
+        assert question.total(mix.p) <= min(map(question.total, found)) + 1e-9
 
 
 def test_frontiers_stay_above_and_files_keep_jumps(fit: Fit, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from shapleymix.mixing.answers import Rival
 from shapleymix.mixing.bounds import Families, families_of
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import REGIME
-from shapleymix.mixing.question import Question
+from shapleymix.mixing.question import MOST_FLOORS, Question
 from shapleymix.mixing.reporting import beyond_runs
 from shapleymix.records import FloatArray, decode_fields
 from shapleymix.tables.languages import Languages, Parents
@@ -149,7 +149,13 @@ def _residual(fit: Fit) -> dict[str, Any]:
     numbers = {"roots": np.round(np.sqrt(left.p), DIGITS), "pull": np.round(left.pull, DIGITS)}
     each = () if known is None else zip(known.low.T, known.high.T, known.height, strict=True)
     jumps = [{"low": low, "high": high, "height": height} for low, high, height in each] or None
-    return numbers | {"counted": np.flatnonzero(left.counted), "alone": ALONE, "together": TOGETHER, "jumps": jumps}
+    return numbers | {
+        "counted": np.flatnonzero(left.counted),
+        "alone": ALONE,
+        "together": TOGETHER,
+        "jumps": jumps,
+        "most": MOST_FLOORS,
+    }
 
 
 def grid(fit: Fit, mixture: Mixture) -> dict[str, list[float]]:

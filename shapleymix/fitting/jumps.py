@@ -19,11 +19,15 @@ from typing import ClassVar
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from shapleymix.records import FloatArray, Record
+from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.statistics import RandomStream
 
 FEWEST = 4
 """Losses on either side of a jump."""
+STEEP = 0.05
+"""A ratio below which a law's powers are steep enough to tell what looks like a jump."""
+RUNS_AN_EXCEPTION = 40
+"""Runs for each one that may have failed."""
 NEVER = 2.0
 """A ratio that no mixture has: the upper end for a source that no run shows to help."""
 
@@ -79,18 +83,38 @@ class Jumps(Record):
 def _find_jump(p: FloatArray, loss: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Both ends of the least ratios (M,) for the widest gap between log losses (R,), and its height.
 
-    0 where some low loss has no source with a larger ratio than in every run of a high loss.
+    0 where more than a few low losses have no source with a larger ratio than in every run of a high loss, and where
+    ratios near zero would do: a law's powers tell these.
     """
     none, ordered = (np.ones(p.shape[1]), np.full(p.shape[1], NEVER), 0.0), np.sort(loss)
     gaps = np.diff(ordered)[FEWEST - 1 : len(ordered) - FEWEST]
     if not gaps.size:
         return none
     above = loss > ordered[FEWEST - 1 + gaps.argmax()]
+    p, loss, above = _without_exceptions(p, loss, above)
     low = p[above].max(axis=0)
     can_help = p[~above] > low
-    if not can_help.any(axis=1).all():
-        return none
     high = np.where(can_help & (can_help.sum(axis=1, keepdims=True) == 1), p[~above], NEVER).min(axis=0)
+    if not can_help.any(axis=1).all() or (low[high < NEVER] < STEEP).any():
+        return none
     apart = cdist(np.sqrt(p[above]), np.sqrt(p[~above]))
     heights = loss[above] - loss[~above][apart.argmin(axis=1)], loss[above][apart.argmin(axis=0)] - loss[~above]
     return low, high, float(np.median(np.concatenate(heights)))
+
+
+def _without_exceptions(p: FloatArray, loss: FloatArray, above: BoolArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """The runs (R,) but for the few, such as failed ones, without which fewest low losses are above no least ratio."""
+    for _ in range(len(loss) // RUNS_AN_EXCEPTION):
+        unhelped = ~above & (p <= p[above].max(axis=0)).all(axis=1)
+        if not unhelped.any():
+            break
+        extreme = np.unique(np.where(above[:, None], p, -1.0).argmax(axis=0))
+        tried = [np.arange(len(p)) != row for row in (*extreme.tolist(), int(unhelped.argmax()))]
+        kept = min(tried, key=lambda rows: _count_unhelped(p[rows], above[rows]))
+        p, loss, above = p[kept], loss[kept], above[kept]
+    return p, loss, above
+
+
+def _count_unhelped(p: FloatArray, above: BoolArray) -> int:
+    """Of how many low losses no source has more than in all runs of high ones."""
+    return int((p[~above] <= p[above].max(axis=0)).all(axis=1).sum())

@@ -23,7 +23,7 @@ from shapleymix.mixing.goal import MEAN
 from shapleymix.mixing.proof import Certificate, Proof
 from shapleymix.mixing.question import Question
 from shapleymix.mixing.reporting import common_fields
-from shapleymix.mixing.solving import solve, solve_all
+from shapleymix.mixing.solving import solve_all
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 
@@ -105,7 +105,6 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     if not isinstance(points, int) or not 2 <= points <= MOST_POINTS:
         raise UsageError(f"{points} points are no curve", hint=f"give a number from 2 to {MOST_POINTS}")
     _refuse_other_goals(one)
-    one = one.with_help(solve(one.goal))[0]
     surface, targets = one.surface, one.surface.targets
     names = sides_of(between, targets, families_of(one.asked.table, targets, one.fit.parents))
     w = np.stack([_side_weights(side, targets, one.weights) for side in names])
@@ -173,8 +172,9 @@ def _spread_points(one: Question, w: FloatArray, points: int) -> tuple[FloatArra
     shares = wanted = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0])
     sides, lost = np.zeros((len(shares), 2)), []
     for _ in range(1 + ROUNDS):
-        goals = {share: replace(one.goal, w=share * w[0] + (1 - share) * w[1]) for share in wanted.tolist()}
-        known |= dict(zip(goals, solve_all(list(goals.values())), strict=True))
+        asked = [replace(one, goal=replace(one.goal, w=share * w[0] + (1 - share) * w[1])) for share in wanted.tolist()]
+        proofs = zip(asked, solve_all([each.goal for each in asked]), strict=True)
+        known |= dict(zip(wanted.tolist(), (each.with_help(proof)[1] for each, proof in proofs), strict=True))
         shares = np.array(sorted(known))
         losses = one.surface.mean(np.stack([known[share].p for share in shares.tolist()]))
         sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)

@@ -40,6 +40,8 @@ BELOW = 0.1
 """Share of the smallest ratio that any run had of a language to which an optimum may go where no run was without it."""
 LONGER, LEAST_FALL = 1.5, 1e-7
 """By how much D is multiplied to see what it does, and the least share of the objective that counts as something."""
+MOST_FLOORS = 64
+"""Sets of floors against jumps that are tried: three losses and three sources, or one and 63."""
 LEAST_SHARE = 1e-6
 """The least share of what all regimes ask for: bounds that leave less room than that leave none."""
 
@@ -115,35 +117,42 @@ class Question:
     def with_help(self, proof: Proof) -> tuple[Self, Proof]:
         """The question and its optimum; with floors that keep weighted losses from a jump, where that is better.
 
-        Sources are tried one at a time.
+        Of each loss that may jump one source is tried at a time, and all of them together, up to `MOST_FLOORS` sets.
         """
         best, found, known = self, proof, self.fit.jumps
-        if known is None or self.fit.residual is None or self.surface.score is not None:
+        if known is None or self.fit.residual is None:
             return best, found
-        for j in np.flatnonzero((self.goal.w > 0) & (known.height > 0)).tolist():
-            first, here = best, self.fit.residual.pool(found.p[None])
-            jumps = known.mean(here)[0, j] > 0
-            for i in np.flatnonzero(jumps & (known.high[:, j] <= self.bounds.upper)).tolist():
-                with suppress(SolveError):  # no mixture has so much of it
-                    other = first._with_floor(i, float(known.high[i, j]), self.surface.targets[j])
-                    new = solve(other.goal, self.asked.seed)
-                    if other.total(new.p) < best.total(found.p):
-                        best, found = other, new
+        places = np.arange(len(self.goal.w)) if self.surface.places is None else self.surface.places
+        targets = [j for j in np.unique(places[self.goal.w > 0]).tolist() if known.height[j] > 0]
+        if not known.mean(self.fit.residual.pool(proof.p[None]))[0, targets].any():
+            return best, found
+        upper, like, floors = self.bounds.upper, self.fit.residual.alike, np.zeros((1, len(self.bounds.upper)))
+        for j in targets:
+            ends = np.where(upper > known.low[like, j], np.minimum(known.high[like, j], upper), 0.0)
+            each = np.vstack([0 * ends, np.diag(ends)[ends > 0]])
+            if len(floors) * len(each) <= MOST_FLOORS:
+                floors = np.maximum(floors[:, None], each).reshape(-1, len(ends))
+        for one in np.unique(floors, axis=0)[1:]:
+            with suppress(SolveError):  # no mixture has so much of all
+                other = self._with_floors(one)
+                new = solve(other.goal, self.asked.seed)
+                if other.total(new.p) < best.total(found.p):
+                    best, found = other, new
         return best, found
 
     def total(self, p: FloatArray) -> float:
         """The objective of a mixture (M,), with its penalty."""
         return self.objective(p) + self.goal.penalty(p)
 
-    def _with_floor(self, place: int, ratio: float, target: str) -> Self:
-        """The same with a floor of one source, which keeps the loss of a target from its jump."""
+    def _with_floors(self, floors: FloatArray) -> Self:
+        """The same with floors (M,) that keep losses from jumps."""
         bounds = self.bounds
-        lower = np.where(np.arange(len(bounds.lower)) == place, np.maximum(bounds.lower, ratio), bounds.lower)
+        lower = np.maximum(bounds.lower, floors)
         origin = tuple(np.where(lower > bounds.lower, JUMP, bounds.floor_origin).tolist())
+        named = ", ".join(f"{bounds.sources[i]} {lower[i]:.3g}" for i in np.flatnonzero(floors).tolist())
         bounds = replace(bounds, lower=lower, floor_origin=origin)
-        text = f"with less {bounds.sources[place]} than its floor {ratio:.3g} the loss of {target} jumps"
-        free = self.free or self.goal
-        return replace(self.with_bounds(bounds), bounds=bounds, free=free, notices=(*self.notices, text))
+        notices = *self.notices, f"losses jump where less helps them: floors are {named}"
+        return replace(self.with_bounds(bounds), bounds=bounds, free=self.goal, notices=notices)
 
     @property
     def within(self) -> Polytope:

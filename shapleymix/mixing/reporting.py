@@ -114,8 +114,9 @@ def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     solved = solve_all([other.goal for other, _ in relaxed], one.asked.seed) if relaxed else []
     prices = [price for price, *_ in found]
     for place, ((other, change), new) in enumerate(zip(relaxed, solved, strict=True)):
-        ends = (other.surface, new.p), (one.surface, proof.p)  # by the law: what it misses is no matter of bounds
-        gain = gain_between(*ends[0], *ends[1], one.goal.of, one.level, runs=False, by_law=True)
+        ends = (other.surface, other.with_help(new)[1].p), (one.surface, proof.p)
+        by_law = one.fit.jumps is None  # what it misses else is no matter of bounds
+        gain = gain_between(*ends[0], *ends[1], one.goal.of, one.level, runs=False, by_law=by_law)
         saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
         slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
         prices[place] = replace(prices[place], change=change, per_ratio=float(slope), **saved)
@@ -152,9 +153,7 @@ def _relax(one: Question, price: Price, field: str, place: int) -> tuple[Questio
     tokens = float(10.0 ** max(np.round(np.log10(D * STEP)), 0.0))
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
-        kept = np.where(np.array(bounds.floor_origin) == JUMP, bounds.lower, 0.0)
-        other = one.with_available(one.surface.available + more)
-        return other.with_bounds(replace(other.bounds, lower=np.maximum(other.bounds.lower, kept))), tokens
+        return one.with_available(one.surface.available + more), tokens
     if one.goal.curved is not None and field == "curved":
         return replace(one, goal=replace(one.goal, curved=one.goal.curved.relax(price.source, STEP))), STEP
     if bounds.ball is not None and field == "ball":

@@ -34,15 +34,16 @@ const jump = (p, { low, high, height }) => 1 + Math.min(1, ...p.map((x, i) => Ma
 /** The optimum, with floors of sources without which weighted losses would jump where these are better. */
 function helped(law, w, lower, upper) {
   const at = (floors) => {
-    const found = solve(law, w, { ...law, lower: floors, upper, kl: data.kl, worst: data.worst }), losses = correct(found.losses, found.p),
-      [objective, pull] = [objectiveOf(losses, w, data.worst), data.kl > 0 ? data.kl * divergence(found.p, law.anchor) : 0];
-    return { ...found, floors, losses, objective, total: found.outside < 1e-7 ? objective + pull : Infinity };
+    const found = solve(law, w, { ...law, lower: floors, upper, kl: data.kl, worst: data.worst }), losses = correct(found.losses, found.p), objective = objectiveOf(losses, w, data.worst);
+    return { ...found, losses, objective, total: found.outside < 1e-7 ? objective + (data.kl > 0 ? data.kl * divergence(found.p, law.anchor) : 0) : Infinity };
   };
-  const raise = (first, known) => known.high.reduce((best, ratio, i) => {
-    const other = jump(first.p, known) > 1 && ratio <= upper[i] && at(first.floors.map((low, k) => (k === i ? Math.max(low, ratio) : low)));
-    return other.total < best.total ? other : best;
-  }, first);
-  return (data.residual.jumps ?? []).filter(({ height }, j) => height > 0 && w[j] > 0).reduce(raise, at(lower));
+  const [first, known] = [at(lower), (data.residual.jumps ?? []).filter(({ height }, j) => height > 0 && w[j] > 0)];
+  const each = known.reduce((sets, { low, high }) => {
+    const ends = [...high.keys()].filter((i) => upper[i] > low[i]), end = (i) => Math.min(high[i], upper[i]),
+      more = (floors) => ends.map((i) => floors.map((value, k) => (k === i ? Math.max(value, end(i)) : value)));
+    return sets.length * (ends.length + 1) > data.residual.most ? sets : sets.flatMap((floors) => [floors, ...more(floors)]);
+  }, [lower]);
+  return known.some((one) => jump(first.p, one) > 1) ? each.slice(1).map(at).reduce((one, other) => (other.total < one.total ? other : one), first) : first;
 }
 
 /** Of which sources no fitted run had such a ratio. */
@@ -59,8 +60,7 @@ function commandOf({ n, d, weights, caps }) {
   const words = [...data.command, "-N", String(data.sizes[n]), "-D", String(data.tokens[d])];
   const limited = [...caps.keys()].filter((i) => caps[i] < 1),
     given = limited.length ? [["--caps", pairs(limited.map((i) => data.sources[i]), limited.map((i) => caps[i]))]] : [];
-  const { unit } = lawAt({ n, d }),
-    moved = weights.some((value, j) => value !== data.start.weights[j]),
+  const { unit } = lawAt({ n, d }), moved = weights.some((value, j) => value !== data.start.weights[j]),
     own = unit ? weights.map((value, j) => value * unit[j]) : weights;
   if (unit && !moved) given.push(["--weights", "normalized"]);
   else if (data.weighed || moved) given.push(["--weights", pairs(data.targets, own)]);
