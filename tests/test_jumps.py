@@ -124,6 +124,18 @@ def test_frontiers_stay_above_and_files_keep_jumps(fit: Fit, tmp_path: Path) -> 
     np.testing.assert_array_equal(Fit.load(tmp_path / "fit.json").at(N, D).mean(p), fit.at(N, D).mean(p))
 
 
+@pytest.mark.parametrize("rows", [3, 9, 12, 60, 400])
+def test_noise_has_ends_in_order_and_few_losses_have_no_jump(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    loss = np.where(rng.random((rows, 30)) < 0.1, np.nan, rng.standard_t(2, (rows, 30)))
+    loss[:, 0] = np.nan
+    found = Jumps.of(mixtures(rows, 4, rows, 0.4), loss)
+    assert np.all(found.low < found.high)
+    assert np.all(found.height >= 0) or rows > 60
+    assert not found.height[0]
+    assert rows > 8 or not found.height.any()
+
+
 def test_a_few_failed_runs_of_one_mixture_or_of_many_are_no_jump() -> None:
     log, _ = jumping(60, height=0.0)
     rng = np.random.default_rng(0)

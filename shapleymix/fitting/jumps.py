@@ -106,7 +106,7 @@ def _without_exceptions(p: FloatArray, loss: FloatArray, above: BoolArray) -> tu
     """The runs (R,) but for the few, such as failed ones, without which fewest low losses are above no least ratio."""
     for _ in range(len(loss) // RUNS_AN_EXCEPTION):
         unhelped = ~above & (p <= p[above].max(axis=0)).all(axis=1)
-        if not unhelped.any():
+        if not unhelped.any() or min(above.sum(), (~above).sum()) <= FEWEST:
             break
         extreme = np.unique(np.where(above[:, None], p, -1.0).argmax(axis=0))
         tried = [np.arange(len(p)) != row for row in (*extreme.tolist(), int(unhelped.argmax()))]

@@ -149,10 +149,8 @@ class Question:
         bounds = self.bounds
         lower = np.maximum(bounds.lower, floors)
         origin = tuple(np.where(lower > bounds.lower, JUMP, bounds.floor_origin).tolist())
-        named = ", ".join(f"{bounds.sources[i]} {lower[i]:.3g}" for i in np.flatnonzero(floors).tolist())
         bounds = replace(bounds, lower=lower, floor_origin=origin)
-        notices = *self.notices, f"losses jump where less helps them: floors are {named}"
-        return replace(self.with_bounds(bounds), bounds=bounds, free=self.goal, notices=notices)
+        return replace(self.with_bounds(bounds), bounds=bounds, free=self.goal)
 
     @property
     def within(self) -> Polytope:

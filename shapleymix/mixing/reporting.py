@@ -273,6 +273,9 @@ def _warn(one: Question, proof: Proof) -> Iterator[str]:
     if least.any():
         names = list_names([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(least).tolist()])
         yield f"Kept at the least ratio that the runs tell of: {names}. They do not show if less is enough."
+    if raised := np.flatnonzero(np.array(within.floor_origin) == JUMP).tolist():
+        names = list_names([f"{within.sources[i]} {within.lower[i]:.3g}" for i in raised])
+        yield f"Kept above a jump: with less than {names} a loss is far higher than the law says."
     if anchor is not None and (anchor == 0).any():
         shut = list_names(np.array(within.sources)[anchor == 0].tolist())
         yield f"The anchor has none of {shut}: a pull towards it shuts them out."
