@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 FROZEN = HERE / "frozen.json"
 OURS, SHARED = HERE.parent / "fixtures", HERE.parents[1] / "shared" / "data"
 FIVE, GAME, STUDY = OURS / "multilingual5_runs.csv", OURS / "multilingual5_coalitions.csv", OURS / "study/log.csv"
-BARE = {"bootstrap": 0, "folds": 3}
+BARE = {"bootstrap": 0}
 
 CASES: dict[str, tuple[list[Path], dict[str, object]]] = {
     "five languages": ([FIVE], {"law": "learned-base"}),
