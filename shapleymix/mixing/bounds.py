@@ -36,6 +36,7 @@ from shapleymix.tables.languages import (
     tokens_at_hand,
 )
 from shapleymix.tables.mixtures import MixtureSpec, is_file_name, mixture_of
+from shapleymix.tables.sheets import as_list
 from shapleymix.tables.words import Amounts, Ratios, amounts, format_size
 
 _BOUND = re.compile(
@@ -134,7 +135,7 @@ def groups_of(given: Sequence[GroupSpec] | GroupSpec, sources: Sequence[str], fa
         If a text is no bound, or a name is neither a source nor a family, or is both.
     """
     found = []
-    for item in [given] if isinstance(given, (Group, str)) else given:
+    for item in as_list(given):
         group = item if isinstance(item, Group) else Group.read(item, (*sources, *families))
         members = members_of(group.sources, sources, families, f"the group {group.label!r}")
         found.append(replace(group, sources=members, name=group.label))
@@ -264,7 +265,7 @@ def polytope_of(
         supply=supply,
     )
     bounds = bounds.hold_at_zero(np.isin(names, list(unseen)), UNSEEN)
-    listed = [asked.keep_within] if isinstance(asked.keep_within, str) else asked.keep_within
+    listed = [str(name) for name in as_list(asked.keep_within)]
     for parent in [name.strip() for text in listed for name in text.split(",") if name.strip()]:
         members = np.isin(names, members_of([parent], names, families, "keep_within"))
         if parent in names:

@@ -111,6 +111,7 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     shares, proofs, notices = _spread_points(one, w, points)
     entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
     numbers = tuple(map(str, range(1, len(entries) + 1)))
+    notices += [f"{len(entries)} of {points} points differ: the curve has a kink, or is one"] * (len(entries) < points)
     warnings = surface.warnings(np.stack([entry.p for entry in entries]), numbers)
     fields = common_fields(one, warnings, (*one.notices, *notices))
     return Frontier(**fields, between=between, first_targets=names[0], second_targets=names[1], entries=entries)

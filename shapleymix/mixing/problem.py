@@ -40,7 +40,7 @@ class Problem(Question):
     def with_tokens(self, change: str) -> Self:
         """The same question with more or fewer unique tokens at hand: `"de+50B"`, `"en-1T,de+10B"`."""
         available = self.surface.available
-        return self.with_available(available + tokens_of(change, self.within.sources, available))
+        return self.with_available(available + tokens_of(str(change), self.within.sources, available))
 
 
 def solve_problems(problems: Sequence[Problem]) -> tuple[Mixture, ...]:

@@ -36,6 +36,7 @@ from shapleymix.records import FloatArray
 from shapleymix.statistics import interval_ends
 from shapleymix.tables.languages import column_of
 from shapleymix.tables.mixtures import ONCE, Rivals, baselines_beside, epochs_of, rivals_of, shares_of_bytes
+from shapleymix.tables.sheets import as_list
 from shapleymix.tables.words import format_size, parse_size
 
 LEAST = 1e-9
@@ -92,7 +93,7 @@ def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
         If a text is no change.
     """
     given = one.asked.what_if
-    texts = [str(text).strip() for text in (given if isinstance(given, (list, tuple)) else [given])]
+    texts = [str(text).strip() for text in as_list(given)]
     return tuple(_answer_what_if(one, proof, text) for text in dict.fromkeys(filter(None, texts)))
 
 
