@@ -22,9 +22,9 @@ figures: $(VENV)/.dev
 reference: $(VENV)/.dev
 	$(BIN)/python tests/write_reference.py
 
-# the whole suite, on two cores, where tests that wait leave room for a third; tests that need torch skip where
+# the whole suite, on two cores (a third worker makes it 2% slower); tests that need torch skip where
 # `make test TORCH=` leaves it out
-JOBS ?= 3
+JOBS ?= 2
 test: $(VENV)/.dev
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal
 
