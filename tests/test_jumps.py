@@ -28,6 +28,11 @@ def fit() -> Fit:
     return sm.fit(jumping(80)[0], bootstrap=20)
 
 
+@pytest.fixture(scope="module", params=["learned-base", "additive", "exponential"])
+def fit_of_law(request: pytest.FixtureRequest) -> Fit:
+    return sm.fit(jumping(80)[0], request.param, bootstrap=0, folds=0)
+
+
 def test_least_ratios_lie_between_those_that_are_found(fit: Fit) -> None:
     assert fit.jumps is not None
     assert not fit.jumps.height[:-1].any()
@@ -72,24 +77,29 @@ ASKED: list[dict[str, Any]] = [
     {"weights": "xx=1,fr=1,zh=1", "caps": "de=.2,fr=.6", "groups": "de+zh<=.5"},
     {"weights": "xx=1,fr=1", "near": [0.6, 0.15, 0.15, 0.1], "within": 0.1},
     {"weights": "xx=1,fr=1,zh=1", "objective": "worst"},
+    {"weights": "xx=1,fr=1,zh=1", "after": "en=.9,de=.1", "trained": "1B"},
     {"weights": "xx=1", "constraints": [lambda p: cp.norm(cp.hstack(list(p.values())) - EVEN, 2) <= 0.01]},
 ]
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=range(len(ASKED)))
-def test_an_optimum_is_as_good_as_one_above_each_least_ratio_and_without_help(fit: Fit, asked: dict[str, Any]) -> None:
+def test_an_optimum_is_as_good_as_one_above_each_least_ratio_and_without_help(
+    fit_of_law: Fit, asked: dict[str, Any]
+) -> None:
     """A second road: the law's optimum with each floor typed, where it is above the bounds' own."""
-    question, mix = sm.problem(fit, N, D, **asked), sm.optimize(fit, N, D, **asked)
-    found = [sm.optimize(replace(fit, jumps=None), N, D, **asked).p]
-    for name, least in zip(fit.sources, fit.jumps.high[:, -1].tolist(), strict=True):
+    question, mix = sm.problem(fit_of_law, N, D, **asked), sm.optimize(fit_of_law, N, D, **asked)
+    found = [sm.optimize(replace(fit_of_law, jumps=None), N, D, **asked).p]
+    for name, least in zip(fit_of_law.sources, fit_of_law.jumps.high[:, -1].tolist(), strict=True):
         with suppress(sm.ShapleyMixError):
-            found.append(sm.optimize(replace(fit, jumps=None), N, D, **asked, floors={name: least}).p)
+            found.append(sm.optimize(replace(fit_of_law, jumps=None), N, D, **asked, floors={name: least}).p)
+    if fit_of_law.jumps.mean(found[0][None])[0, -1] == 0:  # what the law misses else moves no optimum
+        found = found[:1]
     assert question.total(mix.p) <= min(map(question.total, found)) + 1e-9
     assert mix.certificate.relative_gap < 1e-9
     assert question.goal.violation(mix.p) < 1e-8
     assert all(one.origin != "jump" for one in mix.binding)
     assert next(one.within_bounds for one in mix.baselines if one.name == "uniform") == (
-        question.goal.violation(np.full(4, 0.25)) < 1e-8
+        question.goal.violation(question.ratios("uniform")) < 1e-8
     )
 
 
@@ -131,7 +141,7 @@ def test_noise_has_ends_in_order_and_few_losses_have_no_jump(rows: int) -> None:
     loss[:, 0] = np.nan
     found = Jumps.of(mixtures(rows, 4, rows, 0.4), loss)
     assert np.all(found.low < found.high)
-    assert np.all(found.height >= 0) or rows > 60
+    assert np.all(found.height >= 0)
     assert not found.height[0]
     assert rows > 8 or not found.height.any()
 

@@ -7,6 +7,7 @@ import pytest
 from simulated import NAMES, inputs, languages, log_of, mixtures, true_law
 
 from shapleymix.errors import DataError, FitError, UsageError
+from shapleymix.fitting.fit import fit
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Inputs, Law, Observations
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.laws.mixture_laws import Family, Shapley, ShapleyConcave, ShapleyTempered
@@ -155,3 +156,13 @@ def test_boosted_trees_need_more_than_one_mixture():
 def test_families_of_targets_that_are_no_sources():
     given = Inputs(("en", "fr"), ("de",), None, languages(NAMES[:4]))
     np.testing.assert_array_equal(LAWS["family"].givens(given)["members"], [[1.0], [0.0]])
+
+
+def test_a_law_in_relative_units_without_a_way_back_is_refused_before_it_is_fitted():
+    class Relative(Shapley):
+        kind, name, relative = "law/relative", "relative", True
+        rescale = Law.rescale
+
+    _, given, log = log_of("shapley")
+    with pytest.raises(UsageError, match="relative"):
+        fit(log, Relative, given.transfer, bootstrap=0, folds=0)

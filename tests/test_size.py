@@ -20,17 +20,17 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/tables": 1_677,
     "shapleymix/game": 569,
     "shapleymix/laws": 1_281,
-    "shapleymix/fitting": 3_785,
-    "shapleymix/mixing": 2_585,
+    "shapleymix/fitting": 3_788,
+    "shapleymix/mixing": 2_588,
     "shapleymix/planning": 424,
     "adapters/shapleymix_io": 2_099,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 787,
     "cli/shapleymix_cli": 1_780,
-    "cli/shapleymix_view": 1_113,
-    "tests": 17_819,
+    "cli/shapleymix_view": 1_108,
+    "tests": 17_835,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_959, 143, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_960, 143, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

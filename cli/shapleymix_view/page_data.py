@@ -149,17 +149,12 @@ def _residual(fit: Fit) -> dict[str, Any]:
     numbers = {"roots": np.round(np.sqrt(left.p), DIGITS), "pull": np.round(left.pull, DIGITS)}
     each = () if known is None else zip(known.low.T, known.high.T, known.height, strict=True)
     jumps = [{"low": low, "high": high, "height": height} for low, high, height in each] or None
-    return numbers | {
-        "counted": np.flatnonzero(left.counted),
-        "alone": ALONE,
-        "together": TOGETHER,
-        "jumps": jumps,
-        "most": MOST_FLOORS,
-    }
+    numbers |= {"counted": np.flatnonzero(left.counted), "alone": ALONE, "together": TOGETHER}
+    return numbers | {"jumps": jumps, "most": MOST_FLOORS}
 
 
 def grid(fit: Fit, mixture: Mixture) -> dict[str, list[float]]:
-    """Jumps of N and D, as even as their logarithms allow: through the mixture's own, from the least that was fitted to
+    """Steps of N and D, as even as their logarithms allow: through the mixture's own, from the least that was fitted to
     `AHEAD` times the mixture's, or the largest fitted.
     """
     found = {}
@@ -172,7 +167,7 @@ def grid(fit: Fit, mixture: Mixture) -> dict[str, list[float]]:
 
 
 def scan(fit: Fit, mixture: Mixture) -> dict[str, FloatArray]:
-    """Jumps of N and of D with the objective of the mixture and its interval there (4, steps); NaN where none is."""
+    """Steps of N and of D with the objective of the mixture and its interval there (4, steps); NaN where none is."""
     asked, found = opened(mixture), {}
     for name, steps in grid(fit, mixture).items():
         rows = np.full((4, len(steps)), np.nan)

@@ -176,7 +176,7 @@ class Evidence:
     def measure_jumps(self, law: type[Law]) -> FloatArray:
         """(R, K) by how much log losses are higher than a law says, where they jump; 0 for a law without mixtures, and
         for a black box, which learns them."""
-        if self.jumps is None or "mixture" not in law.needs or issubclass(law, BlackBox):
+        if self.jumps is None or not misses_mixtures(law):
             return np.zeros(self.log.loss.shape)
         return self.jumps.mean(self.log.p)
 
@@ -217,6 +217,11 @@ class Evidence:
         N0, D0 = self.units(law)
         p = self.ratios(self.usual) if law.takes_repetition else self.log.p
         return Observations(p, self.log.N / N0, self.log.D / D0, log_loss, weight)
+
+
+def misses_mixtures(law: type[Law]) -> bool:
+    """Whether a law says of mixtures what runs may add to: a black box has fitted itself to what is left."""
+    return "mixture" in law.needs and not issubclass(law, BlackBox)
 
 
 def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> Evidence:

@@ -14,6 +14,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
 from shapleymix.fitting.estimation import FOLD, Estimation
+from shapleymix.fitting.evidence import misses_mixtures
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import AUTO
@@ -153,11 +154,8 @@ def take_logs(loss: FloatArray, found: FloatArray, wanted: BoolArray) -> FloatAr
 
 
 def find_missed(law: type[Law], log: RunLog, found: FloatArray, wanted: BoolArray) -> FloatArray:
-    """What a law that knows mixtures misses of the losses (R, K) that count, in logs; NaN else, and of a black box.
-
-    A black box fits itself to what is left of its runs.
-    """
-    return take_logs(log.loss, found, wanted & ("mixture" in law.needs and not issubclass(law, BlackBox)))
+    """What a law of mixtures misses of the losses (R, K) that count, in logs; NaN else, and of a black box."""
+    return take_logs(log.loss, found, wanted & misses_mixtures(law))
 
 
 def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:

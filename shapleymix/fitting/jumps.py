@@ -99,7 +99,7 @@ def _find_jump(p: FloatArray, loss: FloatArray) -> tuple[FloatArray, FloatArray,
         return none
     apart = cdist(np.sqrt(p[above]), np.sqrt(p[~above]))
     heights = loss[above] - loss[~above][apart.argmin(axis=1)], loss[above][apart.argmin(axis=0)] - loss[~above]
-    return low, high, float(np.median(np.concatenate(heights)))
+    return low, high, max(float(np.median(np.concatenate(heights))), 0.0)
 
 
 def _without_exceptions(p: FloatArray, loss: FloatArray, above: BoolArray) -> tuple[FloatArray, FloatArray, BoolArray]:

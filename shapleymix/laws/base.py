@@ -302,8 +302,10 @@ class Law(Record):
         Raises
         ------
         UsageError
-            If the law needs ratios and the log has none.
+            If the law needs ratios and the log has none, or is fitted in relative units without a way back.
         """
+        if cls.relative and cls.rescale is Law.rescale:
+            raise UsageError(f"law {cls.name!r} is fitted in relative units", hint="state `rescale` in its class")
         if "mixture" in cls.needs and not inputs.sources:
             hint = "give p_<source> columns, or fit a law without a mixture, such as 'chinchilla'"
             raise UsageError(f"law {cls.name!r} needs ratios, and the log has none", hint=hint)
@@ -351,8 +353,6 @@ class Law(Record):
 
     def rescale(self, N0: float, D0: float) -> Self:
         """The same law for N and D in plain units, when it was fitted to N / N0 and D / D0 (see `relative`)."""
-        if self.relative:
-            raise NotImplementedError(f"law {self.name!r} is fitted in relative units: state `rescale`")
         return self
 
     def in_gauge(self) -> Self:

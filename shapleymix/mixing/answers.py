@@ -203,7 +203,7 @@ class Price(Record):
         Name of the source, group or constraint, or "distance" for a ball around a mixture; and which of its bounds it
         is: "cap" or "floor".
     bound, origin : float and str
-        The ratio of the bound, and where it comes from: "given", "tokens", "regime" or "jump".
+        The ratio of the bound, and where it comes from: "given", "tokens" or "regime".
     per_ratio : float
         Slope of the objective at the bound: what a first, small part of a unit of ratio saves.
     change, unit : float and str

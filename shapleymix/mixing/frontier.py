@@ -171,11 +171,13 @@ def _spread_points(one: Question, w: FloatArray, points: int) -> tuple[FloatArra
     """
     known: dict[float, Proof] = {}
     shares = wanted = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0])
-    sides, lost = np.zeros((len(shares), 2)), []
+    sides, lost, raised = np.zeros((len(shares), 2)), [], False
     for _ in range(1 + ROUNDS):
         asked = [replace(one, goal=replace(one.goal, w=share * w[0] + (1 - share) * w[1])) for share in wanted.tolist()]
         proofs = zip(asked, solve_all([each.goal for each in asked]), strict=True)
-        known |= dict(zip(wanted.tolist(), (each.with_help(proof)[1] for each, proof in proofs), strict=True))
+        helped = [each.with_help(proof) for each, proof in proofs]
+        known |= {share: proof for share, (_, proof) in zip(wanted.tolist(), helped, strict=True)}
+        raised |= any(each.free is not None for each, _ in helped)
         shares = np.array(sorted(known))
         losses = one.surface.mean(np.stack([known[share].p for share in shares.tolist()]))
         sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)
@@ -189,7 +191,8 @@ def _spread_points(one: Question, w: FloatArray, points: int) -> tuple[FloatArra
     kept = np.flatnonzero(~_are_dominated(sides))
     kept = kept[np.argsort(sides[kept, 1], kind="stable")]
     chosen = shares[kept[_nearest(_along(sides[kept]), points)]]
-    return chosen, [known[share] for share in chosen.tolist()], lost
+    above = ["floors keep some points above jumps of losses: their proofs are within these"] * raised
+    return chosen, [known[share] for share in chosen.tolist()], [*lost, *above]
 
 
 def _along(losses: FloatArray) -> FloatArray:
