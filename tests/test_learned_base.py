@@ -73,7 +73,7 @@ def test_a_target_of_one_loss_has_no_held_out_error_and_no_say():
     assert np.isnan(found.held_out.PE[3])
     others = np.delete(np.arange(K), 3)
     alone = sm.fit(log.select(np.arange(24)), "learned-base", bootstrap=0)
-    np.testing.assert_allclose(found.held_out.PE[others], alone.held_out.PE[others], rtol=0.2)
+    np.testing.assert_allclose(found.held_out.PE[others], alone.held_out.PE[others], rtol=0.3)
 
 
 def test_a_matrix_without_a_language_of_the_log_is_refused_by_name():
@@ -112,7 +112,7 @@ def nested_log(p: FloatArray, alike: bool, rng: np.random.Generator) -> RunLog:
     return sm.read_runs(columns | {f"loss_{name}": loss[:, j] for j, name in enumerate(("en", "de", "fr"))})
 
 
-@pytest.mark.parametrize(("alike", "most"), [(True, 0.8), (False, 1.05)])
+@pytest.mark.parametrize(("alike", "most"), [(True, 0.9), (False, 1.05)])
 def test_parts_of_a_language_are_its_own_data_and_act_alike_until_runs_say_otherwise(alike, most):
     errors = []
     for seed in range(4):

@@ -28,6 +28,7 @@ def law_of(seed: int, replicates: tuple[int, ...] = (), **symbols: FloatArray) -
     }  # fmt: skip
     drawn = {name: rng.uniform(*ends, (*replicates, M)) for name, ends in ranges.items()}
     drawn["u"] = rng.uniform(0.05, 0.3, (*replicates, M, M)) + np.eye(M)
+    drawn["floor"] = rng.uniform(0.0, 0.2, (*replicates, M))
     fixed = {"own": np.eye(M), "nsv": np.zeros((M, M)), "siblings": np.eye(M), "even": np.full(M, 1 / M)}
     fixed["first_N"] = np.full(M, 0.9)
     given = {name: np.broadcast_to(value, (*replicates, *value.shape)) for name, value in fixed.items()}
@@ -77,7 +78,8 @@ def test_growth_tells_mixtures_apart_and_leaves_the_level_to_the_core():
     N, D = np.array([1.0, 2.0, 50.0]), np.array([9.0, 3.0, 80.0])
     p = np.full((3, M), 1 / M)
     at_pivot = (1 + (1 / law.gamma) * law.even**law.a) ** -law.gamma
-    np.testing.assert_allclose(law(p, N, D), law.core(N, D) * at_pivot, rtol=1e-13)
+    expected = law.core(N, D) * (law.floor + (1 - law.floor) * at_pivot)
+    np.testing.assert_allclose(law(p, N, D), expected, rtol=1e-13)
     spread = np.ptp(np.log(law.swap(eta=np.full(M, 0.3), zeta=np.full(M, 0.3))(np.eye(M), N[[0] * M], D[[0] * M])))
     larger = np.ptp(np.log(law.swap(eta=np.full(M, 0.3), zeta=np.full(M, 0.3))(np.eye(M), N[[2] * M], D[[2] * M])))
     assert larger > spread
