@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
-from shapleymix.tables.mixtures import ROUNDED, HasMixture, MixtureSpec, check, mixture_of
+from shapleymix.tables.mixtures import HasMixture, MixtureSpec, check, mixture_of
 from shapleymix.tables.words import Ratio, parse_size
 
 Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
@@ -157,7 +157,7 @@ def mixtures_at(p: Points, tokens: FloatArray, sources: tuple[str, ...], availab
         hint = f"the order is {', '.join(sources)}" if sources else "the fitted log had no mixtures"
         raise UsageError(f"a mixture of {mixtures.shape[-1]} ratios, expected {len(sources)}", hint=hint)
     if sources:
-        check(mixtures, tolerance=ROUNDED)
+        check(mixtures)
     return mixtures
 
 

@@ -14,10 +14,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.errors import DataError, Location, StoreError, UsageError, described, did_you_mean
+from shapleymix.errors import DataError, Location, StoreError, UsageError, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.records import FloatArray
-from shapleymix.tables.words import Ratio, double, format_size, parse_pairs, parse_positive, ratio_number, require_names
+from shapleymix.tables import words
 
 ROUNDED = 5e-3
 """Largest distance of a sum of ratios from one that is taken for rounding (published logs print few digits)."""
@@ -31,26 +31,21 @@ def row_sums(p: ArrayLike) -> FloatArray:
     return np.sort(np.asarray(p, dtype=np.float64), axis=-1).sum(axis=-1)
 
 
-def check(p: ArrayLike, tolerance: float = EXACT) -> FloatArray:
-    """The mixture (..., M) as an array.
+def check(p: FloatArray) -> None:
+    """Refuse rows (R, M) that are no mixtures.
 
     Raises
     ------
     DataError
-        If a ratio is negative or not finite, or a row does not sum to one within `tolerance`.
+        If a ratio is negative or not finite, or a row misses a sum of one by more than rounding.
     """
-    ratios = np.asarray(p, dtype=np.float64)
-    if ratios.ndim == 0 or ratios.shape[-1] == 0:
-        raise DataError("a mixture needs at least one ratio")
-    if not np.isfinite(ratios).all():
+    if not np.isfinite(p).all():
         raise DataError("a mixture has a ratio that is not a finite number")
-    if (ratios < 0).any():
-        raise DataError(f"a mixture has a negative ratio, {ratios.min():g}")
-    sums = np.atleast_1d(row_sums(ratios))
-    worst = sums[np.argmax(np.abs(sums - 1))] if sums.size else 1.0
-    if abs(worst - 1) > tolerance:
-        raise DataError(f"a mixture sums to {worst:.6g}, expected 1")
-    return ratios
+    if (p < 0).any():
+        raise DataError(f"a mixture has a negative ratio, {p.min():g}")
+    off = row_sums(p) - 1
+    if (np.abs(off) > ROUNDED).any():
+        raise DataError(f"a mixture sums to {1 + off[np.abs(off).argmax()]:.6g}, expected 1")
 
 
 def renormalise(p: ArrayLike) -> FloatArray:
@@ -73,7 +68,7 @@ class HasMixture(Protocol):
     def mixture(self) -> Mapping[str, float]: ...
 
 
-MixtureSpec = str | os.PathLike[str] | Mapping[str, Ratio] | Sequence[float] | FloatArray | HasMixture
+MixtureSpec = str | os.PathLike[str] | Mapping[str, float | str] | Sequence[float] | FloatArray | HasMixture
 """Whatever may be given where a mixture is meant."""
 
 
@@ -100,14 +95,18 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
         return _read_saved(os.fspath(given), names)
     if isinstance(given, str) and given.strip() == "uniform" and "uniform" not in names:
         return uniform(len(names))
-    if not isinstance(given, (str, Mapping)):
-        given = _in_order(given, names)
-    pairs = parse_pairs(given, _parse_share, "the mixture", "write a mixture like en=0.5,de=0.5, uniform, or its .json")
-    require_names(pairs, names, "the mixture")
-    ratios = np.array([pairs.get(name, 0.0) for name in names])
+    if isinstance(given, (str, Mapping)):
+        hint = "write a mixture like en=0.5,de=0.5, uniform, or its .json"
+        pairs = words.parse_pairs(given, words.ratio_number, "the mixture", hint)
+        words.require_names(pairs, names, "the mixture")
+        ratios = np.array([pairs.get(name, 0.0) for name in names])
+    else:
+        ratios = words.in_order(given, names, words.ratio_number, "the mixture")
+    if (ratios < 0).any():
+        raise UsageError(f"the mixture of {names[int(ratios.argmin())]!r}: {ratios.min():g} is below 0")
     total = float(row_sums(ratios))
     if abs(total - 1) > ROUNDED:
-        shares = ",".join(f"{name}={value / total:.4g}" for name, value in pairs.items()) if total > 0 else ""
+        shares = ",".join(f"{name}={value / total:.4g}" for name, value in zip(names, ratios, strict=True) if value > 0)
         hint = f"divided by their sum they are {shares}" if shares else None
         raise UsageError(f"the mixture sums to {total:.6g}, expected 1", hint=hint)
     return renormalise(ratios)
@@ -116,14 +115,6 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
 def is_file_name(text: str) -> bool:
     """Whether a mixture that is given as text is the name of a saved one."""
     return text.strip().lower().endswith(".json")
-
-
-def _parse_share(given: float | str, what: str) -> float:
-    """A ratio of any sum, 0 or more."""
-    value = ratio_number(given, what)
-    if value < 0:
-        raise UsageError(f"{what}: {value:g} is below 0")
-    return value
 
 
 _BY_NAME = "give what optimize wrote, or a file with one mixture: its ratios by name"
@@ -142,18 +133,6 @@ def _read_saved(path: str, names: Sequence[str]) -> FloatArray:
         return parse_mixture(found, names)
     except UsageError as error:
         raise StoreError(error.message, location=place, hint=error.hint or _BY_NAME, faults=error.faults) from error
-
-
-def _in_order(given: object, names: Sequence[str]) -> dict[str, float]:
-    """Ratios in the order of the names."""
-    hint = f"give a mapping, text such as en=0.5,de=0.5, or {len(names)} ratios in the order {', '.join(names[:5])}"
-    try:
-        ratios = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"{described(given)} is no mixture", hint=hint) from error
-    if ratios.shape != (len(names),):
-        raise UsageError(f"a mixture of shape {ratios.shape}, expected ({len(names)},)", hint=hint)
-    return dict(zip(names, ratios.tolist(), strict=True))
 
 
 def format_mixture(p: ArrayLike, names: Sequence[str]) -> str:
@@ -212,16 +191,16 @@ def baseline(
         raise UsageError(f"{kind!r} needs the available tokens of {lacking}", hint=hint)
     if kind == "natural":
         return smooth(available, 1.0)
-    value = parse_positive(number, f"the number of {text!r}")
+    value = words.parse_positive(number, f"the number of {text!r}")
     if kind == "temperature":
         if value < 1:
             hint = f"for p ~ tokens^{value:g} write temperature:{1 / value:.4g}"
             raise UsageError(f"{text!r}: a temperature below 1 is less even than natural; T is 1 or more", hint=hint)
         return smooth(available, 1 / value)
     if (needed := _epochs_needed(available, D)) > value * (1 + 1e-9):  # the realised epochs would be others
-        most = f"{value:g} epochs of all sources are {format_size(value * float(np.nansum(available)))} tokens"
+        most = f"{value:g} epochs of all sources are {words.format_size(value * float(np.nansum(available)))} tokens"
         hint = f"take unimax:{np.ceil(needed * 100) / 100:g} or more, or a smaller D"
-        raise UsageError(f"{text!r} does not fill D = {format_size(D)}: {most}", hint=hint)
+        raise UsageError(f"{text!r} does not fill D = {words.format_size(D)}: {most}", hint=hint)
     return unimax(available, D, value)
 
 
@@ -307,10 +286,9 @@ def baselines_beside(
     UsageError
         If two different mixtures have one name, or one cannot be read.
     """
-    found = {"uniform": uniform(len(sources))}
-    if np.isfinite(available).all() and available.any():
-        found["temperature:2"] = smooth(available, 0.5)
-        found["natural"] = smooth(available, 1.0)
+    known = np.isfinite(available).all() and available.any()
+    names = ("uniform", "temperature:2", "natural") if known else ("uniform",)
+    found = {name: baseline(name, sources, available, D) for name in names}
     for name, p in mixtures_of(given or (), sources, available, D, weights).items():
         if name in found and not np.allclose(found[name], p, rtol=0, atol=1e-12):
             raise _one_name(name)
@@ -345,5 +323,5 @@ def _split_name(given: MixtureSpec, place: int) -> tuple[str, MixtureSpec]:
     if not isinstance(given, str):
         return (os.fspath(given) if isinstance(given, os.PathLike) else f"mixture {place + 1}", given)
     name, equals, rest = given.partition("=")
-    ratio = double(rest.split(",")[0].strip().removesuffix("%"))
+    ratio = words.double(rest.split(",")[0].strip().removesuffix("%"))
     return (name.strip(), rest.strip()) if equals and not np.isfinite(ratio) else (given, given)

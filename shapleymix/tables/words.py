@@ -311,29 +311,33 @@ def amounts(
         return base
     if isinstance(given, (list, tuple)) and len(given) == 1 and isinstance(given[0], str):
         given = given[0]  # one text: of the names that it holds, or one amount for all
+    if isinstance(given, (int, float)) or (isinstance(given, str) and "=" not in given):
+        return np.full(len(names), read(given, what))
     if not _by_name(given):
-        return np.array(_in_order(given, len(names), read, what), dtype=float)
+        return in_order(given, names, read, what)
     found = parse_pairs(given, read, what)
     require_names(found, names, what, sums)
     return np.array([found.get(name, value) for name, value in zip(names, base.tolist(), strict=True)])
 
 
-def _by_name(given: Ratios) -> TypeGuard[Pairs]:
-    """Whether amounts are given by name, not in the sources' order or one for all."""
-    if isinstance(given, (list, tuple)):
-        return any(isinstance(part, str) and "=" in part for part in given)
-    return isinstance(given, Mapping) or (isinstance(given, str) and "=" in given)
+def _by_name(given: Pairs | Sequence[float] | FloatArray) -> TypeGuard[Pairs]:
+    """Whether amounts are given by name, not in the sources' order."""
+    return isinstance(given, (str, Mapping)) or any(isinstance(part, str) and "=" in part for part in given)
 
 
-def _in_order(given: Ratios, count: int, read: Read, what: str) -> list[float]:
-    """One number for every source, or numbers in the order of the sources."""
-    if isinstance(given, (str, int, float)):
-        return [read(given, what)] * count
+def in_order(given: Any, names: Sequence[str], read: Read, what: str) -> FloatArray:
+    """Numbers (M,) that are given in the order of the names.
+
+    Raises
+    ------
+    UsageError
+        If they have no order, are too few or too many, or one is not what `read` reads.
+    """
     values = [] if isinstance(given, Set) or not np.iterable(given) else list(given)
-    if len(values) != count:
-        hint = f"give them by name (en=0.5,de=0.2), one for all, or {count} in the order of the sources"
-        raise UsageError(f"{what}: {len(values)} values for {count} sources in {described(given)}", hint=hint)
-    return [read(value, what) for value in values]
+    if len(values) != len(names):
+        hint = f"give them by name (en=0.5,de=0.2), or {len(names)} in the order {', '.join(names[:5])}"
+        raise UsageError(f"{what}: {len(values)} values for {len(names)} sources in {described(given)}", hint=hint)
+    return np.array([read(value, what) for value in values], dtype=float)
 
 
 def require_names(given: Mapping[str, object], names: Sequence[str], what: str, sums: Collection[str] = ()) -> None:
