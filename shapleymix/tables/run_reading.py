@@ -21,8 +21,8 @@ from shapleymix.tables.words import RECIPE, check_label, format_range, format_si
 
 SPLITS, MARKS = ("fit", "held-out"), ("1", "0", "true", "false", "True", "False")
 PREFIXES = (UNIQUE, LATE, "tokens_", "p_", "loss_")
-_NUMBERS = {"schedule": "schedule"} | RECIPE
-_SINGLE = ("run", "N", "D", "weight", "split", "seed", "final", *_NUMBERS.values(), "tokenizer")
+_NUMBERS = {"weight": "weight", "schedule": "schedule"} | RECIPE
+_SINGLE = ("run", "N", "D", "split", "seed", "final", *_NUMBERS.values(), "tokenizer")
 _NAMED_LIKE = (
     "columns are run, N, D, p_<source> or tokens_<source>, loss_<target>, weight, split, seed, tokenizer, schedule or "
     "final, learning_rate, batch, tokens_unique_<source>; `shapleymix import` reads the tables of other tools"
@@ -123,10 +123,6 @@ def _sum_phases(sheet: Sheet) -> Sheet:
     return replace(sheet, columns=kept | {name: pl.Series(name, values) for name, values in made.items()})
 
 
-_Roles = Mapping[str, Mapping[str, str]]
-"""Of each prefix the columns by label, of `sources` those of ratios or tokens; below the empty text what is ignored."""
-
-
 def _parse(sheet: Sheet, need_losses: bool) -> RunLog:
     """The run log in a sheet."""
     sheet = _sum_phases(sheet)
@@ -140,51 +136,50 @@ def _parse(sheet: Sheet, need_losses: bool) -> RunLog:
     return log
 
 
-def _roles_of(sheet: Sheet, need_losses: bool) -> _Roles:
-    """What each column is, by its name; labels that cannot be used are faults, and columns that a log must have."""
+def _roles_of(sheet: Sheet, need_losses: bool) -> dict[str, dict[str, str]]:
+    """The columns of each prefix by label; labels that cannot be used are faults, and columns that a log must have."""
     found: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
-    others = []
     for column in sheet.columns:
         prefix = next((prefix for prefix in PREFIXES if column.startswith(prefix)), None)
-        if prefix is None:
-            others.append(column)
-            continue
-        label = column.removeprefix(prefix)
-        found[prefix][label] = column
-        if problem := check_label(label):
-            sheet.fault(f"the label {label!r} of column {column!r} {problem}", None, column)
-    if "loss" in others and not found["loss_"]:
+        if prefix is not None:
+            label = column.removeprefix(prefix)
+            found[prefix][label] = column
+            if problem := check_label(label):
+                sheet.fault(f"the label {label!r} of column {column!r} {problem}", None, column)
+    if "loss" in sheet.columns and not found["loss_"]:
         found["loss_"]["loss"] = "loss"
-    losses, tokens = found["loss_"], found["tokens_"]
-    sheet.need(["N"] if tokens else ["N", "D"], _NAMED_LIKE)
-    if need_losses and not losses:
+    sheet.need(["N"] if found["tokens_"] else ["N", "D"], _NAMED_LIKE)
+    if need_losses and not found["loss_"]:
         sheet.fault("has no loss_<target> column", None, "loss", _NAMED_LIKE)
-    if found["p_"] and tokens:
+    if found["p_"] and found["tokens_"]:
         sheet.fault("has both p_ and tokens_ columns", None, "tokens", "keep one of the two kinds")
-    found["sources"] = sources = found["p_"] or tokens
+    sources = found["p_"] or found["tokens_"]
     for label, column in (*found[UNIQUE].items(), *found[LATE].items()):
         if label not in sources:
             sheet.fault(f"{column!r} is of a source that has no ratios", None, column, did_you_mean(label, sources))
-    found[""] = {name: name for name in others if name not in (*_SINGLE, *losses)}
     return found
 
 
-def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
+def _parse_rows(sheet: Sheet, roles: Mapping[str, Mapping[str, str]]) -> RunLog:
     notices: list[str] = []
-    sources, losses, ignored = roles["sources"], roles["loss_"], [*roles[""]]
+    sources, losses = roles["p_"] or roles["tokens_"], roles["loss_"]
     written = _matrix(sheet, sources.values(), "tokens_" if roles["tokens_"] else "p_")
-    D = _tokens_seen(sheet, row_sums(np.nan_to_num(written)) if roles["tokens_"] else None)
-    p = _check_ratios(sheet, roles, written, D, notices)
-    if ignored:
+    if roles["tokens_"]:
+        total = row_sums(np.nan_to_num(written))
+        D, written = _tokens_seen(sheet, total), written / np.where(total > 0, total, 1.0)[:, None]
+    else:
+        D = _column(sheet, "D", "D")
+    p = _check_ratios(sheet, [*sources.values()], written, D, notices)
+    taken = {*_SINGLE, *(column for columns in roles.values() for column in columns.values())}
+    if ignored := [name for name in sheet.columns if name not in taken]:
         renamed = ", and batch_tokens is now called batch" * ("batch_tokens" in ignored)
         notices.append(f"ignored the column{'s' * (len(ignored) > 1)} {short(ignored)}{renamed}")
-    alone, unread = (
-        [name for name in one if name not in other] for one, other in ((sources, losses), (losses, sources))
-    )
+    alone, unread = [name for name in sources if name not in losses], [name for name in losses if name not in sources]
     shared = len(sources) - len(alone)
     if alone and unread and 2 * shared >= max(len(sources), len(losses)):
         notices.append(f"no loss is of {short(alone)}, and no ratio of {short(unread)}: is one a typo?")
     limits, last = ([f"{prefix}{label}" for label in sources] for prefix in (UNIQUE, LATE))
+    numbers = {name: one for name, one in _NUMBERS.items() if one in sheet.columns}
     log = RunLog(
         runs=sheet.texts("run") if "run" in sheet.columns else ("",) * sheet.rows,
         N=_column(sheet, "N", "N"),
@@ -193,13 +188,12 @@ def _parse_rows(sheet: Sheet, roles: _Roles) -> RunLog:
         loss=_matrix(sheet, losses.values(), "loss_"),
         sources=tuple(sources),
         targets=tuple(losses),
-        weight=_column(sheet, "weight", "weight") if "weight" in sheet.columns else None,
         split=_words(sheet, "split", SPLITS),
         seed=sheet.texts("seed", empty=True) if "seed" in sheet.columns else None,
         unique=_matrix(sheet, limits, UNIQUE) if roles[UNIQUE] else None,
         late=_matrix(sheet, last, LATE) if roles[LATE] else None,
         tokenizer=sheet.texts("tokenizer", empty=True) if "tokenizer" in sheet.columns else None,
-        **{name: _column(sheet, one, name, empty=True) for name, one in _NUMBERS.items() if one in sheet.columns},
+        **{name: _column(sheet, one, name, empty=name != "weight") for name, one in numbers.items()},
         origin=sheet.origin,
         digest=sheet.digest,
         notices=tuple(notices),
@@ -230,26 +224,22 @@ def _matrix(sheet: Sheet, columns: Collection[str], rule: str) -> FloatArray:
     return np.array(cells).reshape(len(columns), sheet.rows).T.copy()
 
 
-def _tokens_seen(sheet: Sheet, total: FloatArray | None) -> FloatArray:
+def _tokens_seen(sheet: Sheet, total: FloatArray) -> FloatArray:
     """D (R,): as given, or the sum of the sources' tokens; where both are there they must agree to 0.5%."""
-    D = _column(sheet, "D", "D", empty=total is not None)
-    if total is None:
-        return D
+    D = _column(sheet, "D", "D", empty=True)
     for row in np.flatnonzero(np.abs(D - total) > ROUNDED * np.maximum(D, total)).tolist():
         sheet.fault(f"D = {D[row]:g}, but the tokens_ columns sum to {total[row]:g}", row, "D")
     return np.where(np.isnan(D), total, D)
 
 
-def _check_ratios(sheet: Sheet, roles: _Roles, written: FloatArray, D: FloatArray, notices: list[str]) -> FloatArray:
+def _check_ratios(
+    sheet: Sheet, columns: Sequence[str], written: FloatArray, D: FloatArray, notices: list[str]
+) -> FloatArray:
     """Ratios (R, M) that sum to one, or to zero in the row of an untrained model."""
-    columns = list(roles["sources"].values())
     if not columns:
         return written
     blank, trained = np.isnan(written), D != 0
     p = np.where(blank, 0.0, written)
-    if roles["tokens_"]:
-        total = row_sums(p)[:, None]
-        p = np.where(total > 0, p / np.where(total > 0, total, 1.0), p)
     for row, index in np.argwhere(blank & trained[:, None]).tolist():
         if sheet.is_empty(row, columns[index]):
             sheet.fault("is empty", row, columns[index], "write 0 for a source that is not in use")
