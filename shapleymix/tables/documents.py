@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -126,7 +126,7 @@ def languages_of(folder: str, asked: Sequence[str]) -> dict[str, list[Path]]:
     UsageError
         If languages have no text.
     """
-    return _chosen(languages_in(folder), asked)
+    return {name: files_of(path) for name, path in _chosen(languages_in(folder), asked).items()}
 
 
 def _chosen(texts: Mapping[str, T], asked: Sequence[str]) -> dict[str, T]:
@@ -135,8 +135,8 @@ def _chosen(texts: Mapping[str, T], asked: Sequence[str]) -> dict[str, T]:
     return {name: texts[name] for name in asked or texts}
 
 
-def languages_in(folder: str) -> dict[str, list[Path]]:
-    """Files of each language in a corpus folder, sorted by name.
+def languages_in(folder: str) -> dict[str, Path]:
+    """The file or folder of each language in a corpus folder, sorted by name.
 
     Raises
     ------
@@ -148,15 +148,13 @@ def languages_in(folder: str) -> dict[str, list[Path]]:
     root, place = Path(folder), Location(file=folder)
     if not folder or not root.is_dir():
         raise UsageError("is no folder: give one with a file or a folder for each language", location=place)
-    found: dict[str, list[Path]] = {}
-    for path in sorted(root.iterdir()):
-        if not (files := files_of(path)):
-            continue
+    found: dict[str, Path] = {}
+    for path in filter(files_of, sorted(root.iterdir())):
         name = unicodedata.normalize("NFC", path.name.removesuffix(_ending(path)))
         if name in found:
-            message = f"is language {name!r}, as is {found[name][0]}: keep one, or put both into one folder"
+            message = f"is language {name!r}, as is {found[name]}: keep one, or put both into one folder"
             raise DataError(message, location=Location(str(path)))
-        found[name] = files
+        found[name] = path
     if not found:
         raise UsageError("there are no files of text or tokens in it", location=place)
     return found
@@ -312,7 +310,7 @@ def sample_languages(
     return found
 
 
-def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, most: int, field: str) -> np.ndarray:
+def _numbers(language: str, given: Text, tokenizer: Tokenizer, most: int, field: str) -> np.ndarray:
     """Token numbers of a language, in the smallest type that holds them."""
     if isinstance(given, str) and len(given) >= LEAST:
         found = spread(encoded(paragraphs(io.StringIO(given)), tokenizer).tokens, most)
@@ -323,8 +321,6 @@ def _numbers(language: str, given: Text | Sequence[Path], tokenizer: Tokenizer, 
         if not (files := files_of(Path(given))):
             raise UsageError(f"ends in none of {', '.join((*TEXT_ENDINGS, *TOKEN_ENDINGS))}", location=place)
         found = sample_tokens(files, tokenizer, most, field)
-    elif isinstance(given, list) and given and isinstance(given[0], Path):
-        found = sample_tokens(cast("list[Path]", given), tokenizer, most, field)
     else:
         try:
             found = spread(np.atleast_1d(np.asarray(given)), most)
