@@ -6,9 +6,9 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import stat
 import sys
-import tempfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,14 +158,13 @@ def require_free(path: FileName, *, force: bool) -> None:
 
 def _replace(goal: Path, data: bytes, mode: int | None) -> None:
     """Write beside the goal under another name, then rename; `mode` is that of the file that is replaced."""
-    handle, partial = tempfile.mkstemp(dir=goal.parent, prefix=f".{goal.name[:40]}.")
+    partial = goal.with_name(f".{goal.name[:40]}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with partial.open("xb") as stream:
             stream.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask if mode is None else stat.S_IMODE(mode))
-        os.replace(partial, goal)
+        if mode is not None:
+            partial.chmod(stat.S_IMODE(mode))
+        partial.replace(goal)
     except BaseException:
-        Path(partial).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise

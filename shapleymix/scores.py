@@ -465,9 +465,8 @@ def _chances(given: Mapping[str, float] | str | float | None) -> dict[str, float
     """Chance levels by task, by task and target, or (under `*`) one for all."""
     if given is None:
         return {}
-    text = str(given) if isinstance(given, float | int) else given
-    text = f"*={text}" if isinstance(text, str) and "=" not in text else text
-    found = parse_pairs(text, parse_number, "chance")
+    pairs = given if isinstance(given, Mapping) or (isinstance(given, str) and "=" in given) else {"*": given}
+    found = parse_pairs(pairs, parse_number, "chance")
     for name, value in found.items():
         if not 0 <= value < 1:
             raise UsageError(f"the chance level of {name} is {value:g}, expected 0 or more and below 1")
