@@ -82,6 +82,10 @@ class Sizes(click.ParamType):
         return named or tuple(sizes)
 
 
+TYPES = {"COUNT": click.INT, "NUMBER": Number(), "SIZE,...": Sizes(), **dict.fromkeys(FILES, click.Path())}
+"""What is made of a value, by how it is written; others are texts."""
+
+
 def options_of(function: Callable[..., object]) -> list[click.Option]:
     """An option for each parameter of a function, with the text that its NumPy docstring has for it."""
     texts = texts_of(function)
@@ -106,10 +110,8 @@ def _option(parameter: inspect.Parameter, text: str) -> click.Option:
     metavar = next((METAVARS[name] for name in METAVARS if name in kind), parameter.name.upper())
     if kind.startswith("Literal["):
         made["type"] = click.Choice(re.findall(r"['\"](\w+)['\"]", kind))
-    elif kind.startswith(("int", "float")):
-        made |= {"type": click.INT if kind.startswith("int") else Number(), "metavar": metavar}
     else:
-        made |= {"type": click.Path() if metavar in FILES else click.STRING, "metavar": metavar}
+        made |= {"type": TYPES.get(metavar, click.STRING), "metavar": metavar}
     option = Option([f"-{flag}", parameter.name], multiple=any(name in kind for name in (*BY_NAME, *LISTED)), **made)
     option.by_name = any(name in kind for name in BY_NAME)
     return option
@@ -338,8 +340,7 @@ def argument(name: str, metavar: str, **extra: Any) -> Decorator:
 def option(written: str, help: str, name: str | None = None, **extra: Any) -> Decorator:
     """An option by how it is written: `--jobs COUNT` has a value of that kind, `--strict` has none."""
     flag, _, metavar = written.partition(" ")
-    kinds = {"COUNT": click.INT, "NUMBER": Number(), "SIZE,...": Sizes(), **dict.fromkeys(FILES, click.Path())}
-    made = {"type": kinds.get(metavar, click.STRING), "metavar": metavar} if metavar else {"is_flag": True}
+    made = {"type": TYPES.get(metavar, click.STRING), "metavar": metavar} if metavar else {"is_flag": True}
     shown = {"help": help, "show_default": "default" in extra}
     return click.option(flag, name or flag.lstrip("-").replace("-", "_"), **{**made, **shown, **extra})
 
