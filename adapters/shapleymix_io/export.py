@@ -432,8 +432,7 @@ def export(
     if form.placed and not corpora.rows:
         hint = "give paths, a table: language,path[,available_tokens][,mean_tokens][,dataset]"
         raise UsageError(f"{form.name} holds paths, and none are given", hint=hint)
-    own, most, least = (_of_mixture(mixture, p, name, usual) for name, usual in _BOUNDS)
-    had = _of_mixture(mixture, p, "read", 0.0)
+    own, most, least, had = (_of_mixture(mixture, p, name, usual) for name, usual in _USUAL.items())
     read = np.nan_to_num(np.array([*had.values()]))
     own_D = getattr(mixture, "D", math.nan)
     budget = own_D if D is None else parse_size(D, "D") - read.sum()
@@ -466,7 +465,7 @@ def export(
     return Export(format, form.text(blend), form.config(blend), blend, notices, tuple(blend.notes))
 
 
-_BOUNDS = (("available", math.nan), ("max_epochs", math.inf), ("min_tokens", 0.0))
+_USUAL = {"available": math.nan, "max_epochs": math.inf, "min_tokens": 0.0, "read": 0.0}
 """What an optimum may say of each language, and what holds where it does not."""
 
 

@@ -140,9 +140,7 @@ def _olmix(path: Source) -> Table:
     """One of the two tables of olmix, with the ids first, as `run`, and without what is no number of a run."""
     table = read_table(path)
     key = next((name for name in IDS if name in table.columns), IDS[0])
-    if key not in table.columns:
-        table.unknown(key, "the ids of runs")
-        table.raise_faults()
+    table.need([key], "the ids of runs")
     columns = [one for one in table.columns if one not in (key, *_NO_NUMBERS)]
     return replace(table, frame=table.frame.select(pl.col(key).alias("run"), *columns, LINE))
 

@@ -111,10 +111,7 @@ def widen(table: Table, how: ColumnMap) -> tuple[Table, ColumnMap]:
     label = str(how.columns.get("name" if by_name else "language", "name"))
     plain = {key: str(one) for key in PREFIXES if isinstance(one := how.columns.get(key), str) and LANG not in one}
     values = {"": str(how.columns.get("value", "value"))} if by_name else plain
-    for name in (label, *values.values()):
-        if name not in table.columns:
-            table.unknown(name, "of a long table")
-    table.raise_faults()
+    table.need((label, *values.values()), "of a long table")
     called = table.texts(label) if by_name else table.texts(label).replace(dict(how.languages))
     frame = table.frame.with_columns(called.alias(label)).filter(~table.texts(label).is_in(how.ignore))
     table = replace(table, frame=frame)
@@ -223,8 +220,8 @@ class _Columns:
             return None
         self.taken[key] = str(how)
         columns, factor = self._product(key, how)
-        if key in ("D", *PHASES.values()) and len(columns) == 1 and factor is None and counts_steps(columns[0]):
-            self.table.fault("seems to count steps, not tokens", columns[0], hint="D=COLUMN*512k, or *1 for tokens")
+        if key in ("D", *PHASES.values()) and len(columns) == 1 and factor is None and counts_steps(columns[0][0]):
+            self.table.fault("seems to count steps, not tokens", columns[0][0], hint="D=COLUMN*512k, or *1 for tokens")
         return how
 
     def _cells(self, key: str, how: One) -> pl.Series:
@@ -232,16 +229,15 @@ class _Columns:
         columns, factor = self._product(key, how)
         if not columns:
             return pl.Series([factor] * self.table.frame.height, dtype=pl.Float64)
+        first, _ = columns[0]
         if key in TEXTS:
-            return self.table.texts(self.names[columns[0]])
-        plain = [self.names[name if name in self.names else name.removesuffix("+1")] for name in columns]
-        more = [int(name not in self.names) for name in columns]
-        values = reduce(operator.mul, [self.table.numbers(name) + one for name, one in zip(plain, more, strict=True)])
-        blank = values.is_null() & self.table.texts(plain[0]).is_null()
+            return self.table.texts(first)
+        values = reduce(operator.mul, [self.table.numbers(name) + more for name, more in columns])
+        blank = values.is_null() & self.table.texts(first).is_null()
         for row in blank.arg_true() if key in ("N", "D") else ():
-            self.table.fault(f"has no {key}", plain[0], row)
-        early = [name for name in plain if counts_steps(name) and counts_from_zero(self.table.numbers(name).to_numpy())]
-        if key == "D" and early and not any(more):
+            self.table.fault(f"has no {key}", first, row)
+        steps = [name for name, more in columns if key == "D" and counts_steps(name) and not more]
+        if early := [name for name in steps if counts_from_zero(self.table.numbers(name).to_numpy())]:
             self.notices.append(f"the numbers of {early[0]!r} look counted from 0: then it is D=({early[0]}+1)*...")
         return values * (1.0 if factor is None else factor)
 
@@ -249,13 +245,14 @@ class _Columns:
         """The cells of the columns of a key, by language."""
         return {label: self._cells(f"{key}.{label}", how) for label, how in columns.items()}
 
-    def _product(self, key: str, how: One) -> tuple[list[str], float | None]:
-        """The columns and the number that are multiplied; a number that holds for all rows has no column."""
+    def _product(self, key: str, how: One) -> tuple[list[tuple[str, int]], float | None]:
+        """The columns that are multiplied, what is added to each, and the number; one for all rows has no column."""
         columns, factor = [], None
         for part in [str(how)] if str(how) in self.names else factors(str(how)):
+            name = part if part in self.names else part.removesuffix("+1")
             try:
-                if part in self.names or part.removesuffix("+1") in self.names:
-                    columns.append(part)
+                if name in self.names:
+                    columns.append((self.names[name], int(name != part)))
                 else:
                     factor = parse_size(part) * (1.0 if factor is None else factor)
             except UsageError:

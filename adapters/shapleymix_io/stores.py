@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shapleymix.errors import DataError, Location, UsageError
-from shapleymix.files import read_once
+from shapleymix.files import read_json
 from shapleymix_io.forms import run_names, settings_beside
 from shapleymix_io.table import Table, flatten, table_of, with_plain_errors
 
@@ -319,8 +319,7 @@ def read_scores(folder: str | os.PathLike[str], metric: str = "acc") -> Table:
     found: dict[tuple[str, str], tuple[float, object]] = {}
     files, place = [], Location(os.fspath(folder))
     for path in sorted(Path(folder).rglob("results_*.json"), key=lambda path: path.name):
-        data, origin = read_once(path)
-        content = json.loads(data)
+        content, origin = read_json(path)
         files.append(origin)
         for task, numbers in content["results"].items():
             values = [one for name, one in numbers.items() if name.partition(",")[0] == metric]

@@ -134,6 +134,13 @@ class Table:
         """Write down that there is no such column."""
         self.fault(f"has no column {name!r}, which is to be {what}", hint=hint or did_you_mean(name, self.columns))
 
+    def need(self, names: Iterable[str], what: str) -> None:
+        """A DataError with every column that is not there, and the faults so far."""
+        for name in names:
+            if name not in self.columns:
+                self.unknown(name, what)
+        self.raise_faults()
+
     def raise_faults(self) -> None:
         """A DataError with every fault so far."""
         if self.faults:
@@ -273,9 +280,7 @@ def join_tables(main: Table, other: Table, run: str | None, pair: tuple[str, str
     """
     there, here = (pair[0], main.called.get(pair[1], pair[1])) if pair else _shared_ids(main, other, run)
     for table, name in ((main, here), (other, there)):
-        if name not in table.columns:
-            table.unknown(name, "the ids of runs, by which tables are joined")
-            table.raise_faults()
+        table.need([name], "the ids of runs, by which tables are joined")
     ids, wanted = other.texts(there).str.strip_prefix(GROUP), main.texts(here)
     for name in ids.filter(ids.is_duplicated()).unique():
         other.fault(f"has run {name!r} twice", there)
