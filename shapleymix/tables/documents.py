@@ -249,9 +249,9 @@ def _parquet(path: Path, field: str, part: int, parts: int) -> Iterator[str]:
 
     try:
         rows = polars.scan_parquet(path).select(field)
-        count = rows.select(polars.len()).collect().item() if parts > 1 else 0
+        count = rows.select(polars.len()).collect().item()
         begin, end = count * part // parts, count * (part + 1) // parts
-        column = rows.slice(begin, end - begin if parts > 1 else None).collect()[field]
+        column = rows.slice(begin, end - begin).collect()[field]
     except polars.exceptions.PolarsError as error:
         message = f"has no column of text {field!r} that can be read: {str(error).splitlines()[0]}"
         raise DataError(message, location=Location(str(path)), hint="name the column: --text-field") from error

@@ -309,8 +309,6 @@ def amounts(
     """
     if given is None or (isinstance(given, (list, tuple)) and not given):
         return base
-    if isinstance(given, (list, tuple)) and len(given) == 1 and isinstance(given[0], str):
-        given = given[0]  # one text: of the names that it holds, or one amount for all
     if isinstance(given, (int, float)) or (isinstance(given, str) and "=" not in given):
         return np.full(len(names), read(given, what))
     if not _by_name(given):
