@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import shapleymix as sm
 from shapleymix.errors import UsageError
 from shapleymix.files import read_json, write_json
-from shapleymix.tables.mixtures import parse_mixture
+from shapleymix.tables.languages import tokens_at_hand
+from shapleymix.tables.mixtures import is_name, mixture_of, parse_mixture
 from shapleymix.tables.sheets import write_table
-from shapleymix.tables.words import parse_size
+from shapleymix.tables.words import parse_budget, parse_size
 from shapleymix_cli.command_factory import argument, command, option, output
 from shapleymix_cli.console import Output, Part, Table, Whole, section, size
 from shapleymix_cli.inputs import load
@@ -159,10 +160,6 @@ def export(
 
 def _mixture(out: Output, text: str, point: int | None, corpora: Any, table: Any, keywords: dict[str, Any]) -> Any:
     """A saved mixture, or ratios by language, and the unique tokens that are known."""
-    from shapleymix.tables.languages import tokens_at_hand
-    from shapleymix.tables.mixtures import is_name, mixture_of
-    from shapleymix.tables.words import parse_budget
-
     saved = _saved(out, text, point) if text == "-" or Path(text).is_file() else None
     names = tuple(corpora.sources()) if table is None else table.sources
     if saved is not None:

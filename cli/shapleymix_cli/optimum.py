@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
-from shapleymix.mixing.answers import ROUNDING, format_times
+from shapleymix.mixing.answers import ROUNDING, MixtureGrid, format_times
 from shapleymix.tables.mixtures import ONCE
 from shapleymix_cli.command_factory import command, option, output
 from shapleymix_cli.console import Output, Part, Table, gains, intervals, predicted, score_or_loss, section, size
 from shapleymix_cli.fits import Sizes, budget_of, fit_argument, law_file, like, sizes, tokens
-
-if TYPE_CHECKING:
-    from shapleymix.mixing.answers import MixtureGrid
 
 HEADINGS = {
     "Question": (
@@ -60,8 +57,6 @@ def optimize(
     The proof is a lower bound: no mixture within the bounds is better by more than its gap. Intervals come from the
     fit's bootstrap replicates and the scatter of single runs.
     """
-    from shapleymix.mixing.answers import MixtureGrid
-
     if flops is not None:
         if N or D:
             raise UsageError("--flops finds N and D itself", hint="leave out -N and -D, or --flops")

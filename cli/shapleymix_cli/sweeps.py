@@ -14,7 +14,7 @@ from shapleymix_sweep.engines import ENGINES, manifest
 
 import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
-from shapleymix.tables.words import double, parse_pairs, parse_whole
+from shapleymix.tables.words import double, parse_budget, parse_pairs, parse_whole
 from shapleymix_cli.command_factory import SETTINGS, CommandGroup, argument, command, option, output
 from shapleymix_cli.console import DATA_SAY_NO, Heading, Output, Table, Whole, percent, size
 from shapleymix_cli.inputs import names_of, read_log, read_plan
@@ -99,7 +99,6 @@ def _list(
     from shapleymix.mixing.bounds import Bounds, polytope_of
     from shapleymix.mixing.infeasibility import require_feasible
     from shapleymix.planning.design import move_within
-    from shapleymix.tables.words import parse_budget
 
     languages = keywords.get("languages")
     if not (empirical or random):

@@ -15,6 +15,7 @@ from shapleymix.errors import UsageError
 from shapleymix.files import atomic_write
 from shapleymix_cli.command_factory import argument, command, option, output
 from shapleymix_cli.console import Heading, Output, Part, Whole, section, size
+from shapleymix_cli.inputs import names_of, read_log, read_matrix
 
 if TYPE_CHECKING:
     from shapleymix.tables.transfer import Similarity
@@ -74,8 +75,6 @@ def shapley(out: Output, games: list[str], text: str | None, **keywords: Any) ->
     Without runs, --text estimates the values from text alone, and prints a first mixture: that of the least
     n-gram loss, which in trials was no better than uniform.
     """
-    from shapleymix_cli.inputs import names_of, read_log
-
     if bool(games) == bool(text):
         raise UsageError("expected a LOG of coalition runs, or --text DIR", hint="give one of the two")
     made = sm.text_shapley if text else sm.shapley_values
@@ -114,7 +113,6 @@ def transfer(out: Output, matrix: str, reference: str | None, calibrate: bool, g
     calibrated. Normalised values are all above 0 and hide which language does harm, so the values are compared, too.
     """
     from shapleymix.game.coalitions import coalition_game
-    from shapleymix_cli.inputs import read_log, read_matrix
 
     first = read_matrix(out, matrix)
     if calibrate:
