@@ -50,11 +50,7 @@ def plot_fit(
         The languages table.
     """
     rows = replace(one_log(log).align(fit.sources, fit.targets), parents=fit.parents)
-    rows = rows.select(rows.trained)
-    ends = {
-        key: row for row, key in sorted(enumerate(zip(rows.runs, rows.N, strict=True)), key=lambda one: rows.D[one[0]])
-    }
-    rows = rows.select(np.array(sorted(ends.values())))
+    rows = rows.select(rows.trained & (rows.ends_by(None) == rows.D))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShapleyMixWarning)
         said = fit.predict(rows.p, rows.N, rows.D, unique=rows.unique)
@@ -199,8 +195,7 @@ def plot_transfer(matrix: TransferMatrix, *others: TransferMatrix) -> Picture:
         f"What each source (row) does for each target (column), {unit}; colours end at the largest off the diagonal."
         f"{' Of parents: sums over their sources, means over their targets.' if folded else ''}"
     )
-    rows = [(s, t) for s in matrix.sources for t in matrix.targets]
-    table = {"source": [s for s, _ in rows], "target": [t for _, t in rows]}
+    table = {name: [*matrix.columns()[name]] for name in ("source", "target")}
     table |= {f"value{place or ''}": one.ravel().tolist() for place, one in enumerate(values)}
     return picture("transfer", 1.2 + 0.28 * len(matrix.sources), draw, caption, table)
 
