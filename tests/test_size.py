@@ -16,18 +16,18 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
-    "shapleymix/[edfrs]*.py": 737,
-    "shapleymix/tables": 1_677,
+    "shapleymix/[edfrs]*.py": 735,
+    "shapleymix/tables": 1_646,
     "shapleymix/game": 569,
     "shapleymix/laws": 1_281,
     "shapleymix/fitting": 3_788,
     "shapleymix/mixing": 2_588,
     "shapleymix/planning": 424,
-    "adapters/shapleymix_io": 2_099,
+    "adapters/shapleymix_io": 2_095,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 787,
-    "cli/shapleymix_cli": 1_780,
-    "cli/shapleymix_view": 1_108,
+    "cli/shapleymix_cli": 1_771,
+    "cli/shapleymix_view": 1_103,
     "tests": 17_835,
 }
 MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_960, 143, 520  # 19,500 is what is wanted at the end of the round
