@@ -10,7 +10,7 @@ import shapleymix as sm
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.regimes import part_regimes
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.study import study_of
+from shapleymix.fitting.study import study_of, tune_beliefs
 from shapleymix.laws import LAWS
 from shapleymix.laws.learned_base import LearnedBase
 
@@ -49,5 +49,5 @@ def test_a_loss_that_jumps_is_no_error_by_which_beliefs_are_chosen():
     study = part_regimes(study_of(jumping(80)[0], None, None, Settings(bootstrap=0), 0)).study
     problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)
     assert problem.jumps[:, -1].max() > 0.2
-    tuned = study.tune(problem, np.ones(len(study.log)), study.choosing_folds())
+    tuned = tune_beliefs(problem, np.ones(len(study.log)), study.choosing_folds())
     assert tuned.problem.beliefs.noise[-1] < 0.01

@@ -105,7 +105,7 @@ Predicted from fits to smaller pools or other sizes, best epochs are off by a fa
 """
 
 
-@dataclass(frozen=True, eq=False)  # known by itself: two with the same numbers are not compared
+@dataclass(frozen=True)
 class Evidence:
     """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
 

@@ -18,7 +18,7 @@ from shapleymix.fitting.evidence import misses_mixtures
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import AUTO
-from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_by_fold
+from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_by_fold, tune_beliefs
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, ask
 from shapleymix.laws.core import Chinchilla
@@ -187,11 +187,11 @@ def _predict_untuned(problem: Estimation, study: Study, masks: BoolArray) -> Flo
 def _predict_tuned(problem: Estimation, study: Study, masks: BoolArray) -> FloatArray:
     """Losses (V, R, K) by a law that chooses what it believes: by the other folds, or by folds of its own."""
     if len(masks) > 2:
-        return study.tune(problem, np.ones(len(study.log)), masks).losses
+        return tune_beliefs(problem, np.ones(len(study.log)), masks).losses
     predicted = []
     for mask in masks:
         share = (~mask).astype(np.float64)
-        best = study.tune(problem, share, study.choosing_folds(~mask))
+        best = tune_beliefs(problem, share, study.choosing_folds(~mask))
         predicted.append(best.problem.predict(best.problem.follow(share[None], best.start[None]))[0])
     return np.exp(np.stack(predicted))
 

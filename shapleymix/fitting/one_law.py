@@ -14,14 +14,14 @@ import numpy as np
 from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
 from shapleymix.fitting.estimation import Estimation, Stage
-from shapleymix.fitting.evidence import Evidence, bootstrap_shares, cells_of
+from shapleymix.fitting.evidence import Evidence, bootstrap_shares, cells_of, fold_masks
 from shapleymix.fitting.held_out import HeldOut, Scores, find_missed, predict_held_out, refuse, score, take_logs, teach
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate, resample
-from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study
+from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study, tune_beliefs
 from shapleymix.fitting.symbols import draw_untold, levels
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import ABSURD
@@ -68,7 +68,7 @@ def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawF
     knobs: Mapping[str, FloatArray] = {}
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
         masks = study.choosing_folds()
-        best = study.tune(problem, every[0], masks, stage)
+        best = tune_beliefs(problem, every[0], masks, stage)
         problem, held_out, knobs = best.problem, HeldOut.of(study, law, best.losses, masks), best.knobs
         found = estimate(problem, every, None, best.start)
     else:
@@ -171,8 +171,7 @@ def cross_validate(study: Study, law: type[Law]) -> tuple[HeldOut | None, tuple[
         return None, ("no held-out error was asked for (folds = 0)",)
     if mixtures < MIXTURES_NEEDED:
         return None, (f"{mixtures} different mixtures are too few for a held-out error",)
-    masks, _ = study.cross_validation(min(folds, mixtures))
     try:
-        return predict_held_out(law, study, masks), ()
+        return predict_held_out(law, study, fold_masks(study.log, min(folds, mixtures))), ()
     except FitError as error:
         return None, (f"no held-out error: in a fold, {error.message}",)

@@ -12,7 +12,7 @@ Legend: V folds, R rows, K targets, M sources, H trials, P unknowns.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 
@@ -215,8 +215,6 @@ class Study:
         Seed of every random draw.
     untrained : array (K,)
         Loss of an untrained model, nats; where nothing tells it, one that no model has.
-    memory : dict
-        What laws were found to believe, so that comparing and then fitting asks once.
     """
 
     evidence: Evidence
@@ -224,7 +222,6 @@ class Study:
     settings: Settings
     seed: int
     untrained: FloatArray
-    memory: dict[tuple[object, ...], Tuning] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def log(self) -> RunLog:
@@ -236,14 +233,6 @@ class Study:
         """Number of different mixtures; of runs where all have one."""
         return len(np.unique(self.log.groups))
 
-    def tune(self, problem: Estimation, share: FloatArray, masks: BoolArray, progress: Stage = None) -> Tuning:
-        """What `tune_beliefs` gives, from memory where it was asked before."""
-        packing = problem.packing
-        key = packing.law, *packing.fixed.items(), problem.evidence, share.tobytes(), masks.tobytes()
-        if key not in self.memory:
-            self.memory[key] = tune_beliefs(problem, share, masks, progress)
-        return self.memory[key]
-
     def list_laws(self) -> list[str]:
         """The laws that the inputs can feed, simplest first."""
         inputs = self.inputs
@@ -254,10 +243,6 @@ class Study:
             "families": inputs.languages is not None and any(inputs.languages.family),
         }
         return [name for name, law in LAWS.items() if all(there[need] for need in law.needs)]
-
-    def cross_validation(self, folds: int) -> tuple[BoolArray, str]:
-        """Held-out rows (V, R) of each of at most `folds` folds, and the design in words."""
-        return fold_masks(self.log, folds), f"{folds}-fold cross-validation grouped by mixture"
 
     def choosing_folds(self, rows: BoolArray | None = None) -> BoolArray:
         """Folds (V, R) of some rows (R,) alone, by default of all, in which a law and what it believes are chosen."""
@@ -276,11 +261,11 @@ class Study:
         UsageError
             If both designs are asked for, or the log does not allow the one that is.
         """
-        log = self.log
+        log, folds = self.log, self.settings.folds
         if leave_largest_N and split:
             raise UsageError("leaving out the largest size and using the split column exclude each other")
         if not leave_largest_N and not split:
-            return self.cross_validation(self.settings.folds)
+            return fold_masks(log, folds), f"{folds}-fold cross-validation grouped by mixture"
         if split and log.split is None:
             raise UsageError("the log has no split column", hint="add one with the values fit and held-out")
         aside, design = log.N.max() == log.N, f"largest size left out (N = {log.N.max():g})"

@@ -21,7 +21,7 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError
-from shapleymix.fitting.evidence import Logs, Table
+from shapleymix.fitting.evidence import Logs, Table, fold_masks
 from shapleymix.fitting.held_out import choose_law, predict_held_out, score
 from shapleymix.fitting.regimes import part_regimes
 from shapleymix.fitting.settings import AUTO, LEVEL, SEED, Keywords, Settings, with_settings
@@ -192,7 +192,7 @@ def _designs(study: Study) -> list[tuple[float, BoolArray]]:
     found: list[tuple[float, BoolArray]] = []
     for k in PARTS:
         if study.mixtures >= k:
-            masks = study.cross_validation(k)[0]
+            masks = fold_masks(study.log, k)
             found += [(study.mixtures / k, ~masks), (study.mixtures * (1 - 1 / k), masks)]
     return sorted((one for one in found if one[0] >= FEWEST), key=lambda one: one[0])
 
