@@ -48,6 +48,6 @@ def test_a_loss_that_jumps_is_no_error_by_which_beliefs_are_chosen():
     """Fault: predictions with jumps were compared with losses without."""
     study = part_regimes(study_of(jumping(80)[0], None, None, Settings(bootstrap=0), 0)).study
     problem = Estimation.of(LearnedBase, study.evidence, study.inputs, study.settings)
-    assert problem.jumps[:, -1].max() > 0.2
+    assert study.evidence.measure_jumps(LearnedBase)[:, -1].max() > 0.2
     tuned = tune_beliefs(problem, np.ones(len(study.log)), study.choosing_folds())
     assert tuned.problem.beliefs.noise[-1] < 0.01

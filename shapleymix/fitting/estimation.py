@@ -144,13 +144,8 @@ class Estimation:
         )
 
     def predict(self, x: FloatArray) -> FloatArray:
-        """Log losses (V, R, K) that unknowns x (V, K, P) give for every row."""
+        """Log losses (V, R, K) that unknowns x (V, K, P) give for every row, without jumps."""
         return np.log(self.evidence.losses(self.law_at(x), self.repeated, self._columns))
-
-    @property
-    def jumps(self) -> FloatArray:
-        """By how much log losses (R, K) are higher than those that the law is fitted to."""
-        return self.evidence.measure_jumps(self.packing.law)[:, self._columns]
 
     @property
     def _columns(self) -> IntArray:

@@ -164,14 +164,14 @@ class Evidence:
     def losses(self, law: Law, repeated: FloatArray, targets: IntArray | None = None) -> FloatArray:
         """Losses (..., R, K) of a law (...) in plain units on the rows, at log h and log R* (..., 1 + M).
 
-        `targets` (K,) are the places in the log of those that the law has, where it has not all.
+        Jumps are left out. `targets` (K,) are the places in the log of those that the law has, where it has not all.
         """
         log, some = self.log, slice(None) if targets is None else targets
         q = self.ratios(repeated if self.repeats(type(law)) else self.usual) if law.takes_repetition else log.p
         found = law.losses(q, log.N, log.D)
         if self.repeats(type(law)) and models_harm(type(law)) and isinstance(law, CoreLaw):
             found = found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * self.harms[:, some])
-        return np.exp(self.measure_jumps(type(law))[:, some]) * found
+        return found
 
     def measure_jumps(self, law: type[Law]) -> FloatArray:
         """(R, K) by how much log losses are higher than a law says, where they jump; 0 for a law without mixtures, and
@@ -186,13 +186,12 @@ class Evidence:
         rows = rows & (cells == np.bincount(cells[rows], minlength=1).argmax())
         return Jumps.of(self.log.p[rows], np.log(np.where(self.judged & wanted, self.log.loss, np.nan)[rows]))
 
-    def measure_jumps_from_others(self, law: type[Law], masks: BoolArray) -> FloatArray:
-        """What to add to log losses (V, R, K) of rows that each mask (V, R) holds out, so that their jumps are those
-        which the other rows tell."""
+    def measure_jumps_of_folds(self, law: type[Law], masks: BoolArray) -> FloatArray:
+        """The same (V, R, K) where rows that a mask (V, R) holds out jump as the other rows tell."""
         known = self.measure_jumps(law)
-        found = np.zeros((len(masks), *known.shape))
+        found = np.repeat(known[None], len(masks), axis=0)
         for place, mask in enumerate(masks if known.any() else ()):
-            found[place, mask] = self.find_jumps(~mask, np.any(known, axis=0)).mean(self.log.p[mask]) - known[mask]
+            found[place, mask] = self.find_jumps(~mask, np.any(known, axis=0)).mean(self.log.p[mask])
         return found
 
     def units(self, law: type[Law]) -> tuple[float, float]:

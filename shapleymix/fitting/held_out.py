@@ -133,9 +133,9 @@ class HeldOut:
 
     @classmethod
     def of(cls, study: Study, law: type[Law], predicted: FloatArray, masks: BoolArray) -> HeldOut:
-        """From what each fit of a law (V, R, K), that did not see the rows of its mask (V, R), predicts."""
+        """From what each fit of a law (V, R, K), that did not see the rows of its mask (V, R), says without jumps."""
         log, evidence = study.log, study.evidence
-        predicted = predicted * np.exp(evidence.measure_jumps_from_others(law, masks))
+        predicted = predicted * np.exp(evidence.measure_jumps_of_folds(law, masks))
         found, spread = predicted.copy(), np.ones(log.loss.shape)
         for mask, one in zip(masks, found, strict=True):
             left = find_missed(law, log, one, evidence.judged & ~mask[:, None])

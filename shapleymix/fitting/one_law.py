@@ -161,7 +161,7 @@ def fit_other_form(study: Study, point: LawFit) -> Kaplan | None:
 def predict_rows(study: Study, point: LawFit) -> FloatArray:
     """Losses (R, K) of a fitted law on the rows of a study."""
     symbols = study.evidence.usual if point.repetition is None else point.repetition.symbols
-    return study.evidence.losses(point.law, symbols)
+    return study.evidence.losses(point.law, symbols) * np.exp(study.evidence.measure_jumps(type(point.law)))
 
 
 def cross_validate(study: Study, law: type[Law]) -> tuple[HeldOut | None, tuple[str, ...]]:

@@ -209,7 +209,7 @@ def _errors(study: Study, some: IntArray | None = None) -> FloatArray:
     some = sample_of_targets(problem, len(masks)) if some is None else some
     problem = problem.only(some)
     x = problem.fit_afresh((~masks).astype(np.float64))
-    logs = problem.predict(x) + study.evidence.measure_jumps_from_others(LearnedBase, masks)[..., some]
+    logs = problem.predict(x) + study.evidence.measure_jumps_of_folds(LearnedBase, masks)[..., some]
     predicted, found = pick_by_fold(logs, masks.argmax(axis=0)), np.full(study.log.loss.shape, np.nan)
     found[:, some] = np.abs(predicted - np.log(study.log.loss[:, some]))
     return np.where(study.evidence.judged, found, np.nan)

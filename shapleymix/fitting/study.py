@@ -53,7 +53,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """A problem with the beliefs that won, and what each fold's fit predicts (V, R, K); NaN of what it was not told."""
+    """A problem with the beliefs that won, and what each fold's fit says (V, R, K), less jumps; NaN where untold."""
 
     problem: Estimation
     start: FloatArray  # (K, P), near the fit to all rows
@@ -129,7 +129,7 @@ class _Search:
         believed, shares = self.believe(knobs), self.share * ~self.masks
         problem = replace(self.problem, beliefs=believed)
         x = problem.fit_afresh(shares) if start is None else problem.follow(shares, start)
-        return Trial(dict(knobs), believed, x, pick_by_fold(problem.predict(x) - problem.jumps, self.fold))
+        return Trial(dict(knobs), believed, x, pick_by_fold(problem.predict(x), self.fold))
 
     def walk(self, first: Trial, progress: Stage) -> list[Trial]:
         """Trials along each knob in turn, from the best so far; the first knob again at the end."""
