@@ -47,7 +47,7 @@ def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
 
     def objective(x):
         columns = {key: value.T[target : target + 1][..., None] for key, value in problem.givens.items()}
-        log_loss, slopes = problem.packing.unpack(x[None], columns).expansion(seen.p, seen.N, seen.D)
+        log_loss, slopes = problem.packing.unpack(x[None, None], columns).expansion(seen.p, seen.N, seen.D)
         e, jacobian = log_loss[0, :, 0] - seen.log_loss[:, target], problem.packing.jacobian(slopes)[0]
         size, score = np.abs(e), np.clip(e, -delta, delta)
         if np.isfinite(delta):  # beyond delta the slope grows by a tenth of delta: of all minima, that of least squares
@@ -135,9 +135,9 @@ def test_packing_is_its_own_inverse(name):
     packing = problem.packing
     low, high = packing.bounds()
     x = np.random.default_rng(0).uniform(np.maximum(low, -3), np.minimum(high, 3), (5, len(low)))
-    givens = {key: np.ones((5, 4, 1)) for key in problem.givens}
+    givens = {key: np.ones((4, 5)) for key in problem.givens}
     law = packing.unpack(x, givens)
-    symbols = {known.name: np.asarray(getattr(law, known.name))[..., 0] for known in packing.free}
+    symbols = {known.name: np.asarray(getattr(law, known.name)) for known in packing.free}
     np.testing.assert_allclose(packing.pack(symbols), x, rtol=1e-12, atol=1e-14)
     assert len(packing.names) == x.shape[1]
 
@@ -145,5 +145,5 @@ def test_packing_is_its_own_inverse(name):
 def test_held_symbols_are_not_searched():
     packing = Packing(LAWS["shapley"], 4, {"B": 0.0, "beta": 0.0})
     assert packing.names == ("E", "A", "alpha", "gamma")
-    law = packing.unpack(np.zeros((2, 4)), {"nsv": np.ones((2, 4, 1))})
-    np.testing.assert_array_equal(law.B, np.zeros((2, 1)))  # type: ignore[attr-defined]
+    law = packing.unpack(np.zeros((2, 4)), {"nsv": np.ones((4, 2))})
+    np.testing.assert_array_equal(law.B, np.zeros(2))  # type: ignore[attr-defined]

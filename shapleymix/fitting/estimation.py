@@ -260,7 +260,7 @@ class Estimation:
 
         def law(x: FloatArray, number: IntArray) -> Law:
             givens = {name: value.T[target[number]][..., None] for name, value in self.givens.items()}
-            return self.packing.unpack(x, givens)
+            return self.packing.unpack(x[:, None], givens)
 
         def subtract(predicted: FloatArray, number: IntArray) -> FloatArray:
             column = target[number]
@@ -328,15 +328,9 @@ class Estimation:
 
     def law_at(self, x: FloatArray) -> Law:
         """The laws with unknowns x (V, K, P), in plain units and in the law's own gauge, with leading axis V."""
-        V, K = x.shape[:2]
-        givens = {name: np.concatenate([value.T[..., None]] * V) for name, value in self.givens.items()}
-        flat = self.packing.unpack(x.reshape(V * K, -1), givens)
-        law = flat.map(
-            lambda known, value: (
-                value.reshape(V, K) if known.axes == "K" else np.moveaxis(value.reshape(V, K, -1), 1, 2)
-            )
-        )
-        plain = complete(law.in_gauge().rescale(*self.evidence.units(type(law))), self.levels)
+        givens = {name: np.stack([value] * len(x)) for name, value in self.givens.items()}
+        law = self.packing.unpack(x, givens).in_gauge()
+        plain = complete(law.rescale(*self.evidence.units(type(law))), self.levels)
         return plain.map(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 

@@ -87,24 +87,20 @@ class Packing:
         return low, high
 
     def pack(self, symbols: dict[str, FloatArray]) -> FloatArray:
-        """Vectors (Q, P) from symbols of shape (Q,) or (Q, M)."""
-        rows = max(len(value) for value in symbols.values())
-        x = np.empty((rows, len(self.names)))
-        place = self.slices
-        for known in self.free:
-            x[:, place[known.name]] = known.encode(symbols[known.name]).reshape(rows, -1)
-        return x
+        """Vectors (..., K, P) from symbols of shape (..., K) or (..., M, K)."""
+        each = [(known, known.encode(symbols[known.name])) for known in self.free]
+        parts = [value[..., None] if known.axes == "K" else value.swapaxes(-1, -2) for known, value in each]
+        return np.concatenate(parts, axis=-1)
 
     def unpack(self, x: FloatArray, givens: dict[str, FloatArray]) -> Law:
-        """The law with one target a problem, from vectors (Q, P) and given symbols (Q, M, 1)."""
-        place = self.slices
+        """The law from vectors (..., K, P) and the given symbols."""
         symbols: dict[str, FloatArray] = dict(givens)
         for known in self.law.symbols_to_fit():
             if known.name in self.fixed:
-                symbols[known.name] = np.full((len(x), 1), self.fixed[known.name])
+                symbols[known.name] = np.full(x.shape[:-1], self.fixed[known.name])
             else:
-                value = known.decode(x[:, place[known.name]])
-                symbols[known.name] = value if known.axes == "K" else value[..., None]
+                value = known.decode(x[..., self.slices[known.name]])
+                symbols[known.name] = value[..., 0] if known.axes == "K" else value.swapaxes(-1, -2)
         return self.law(**symbols)
 
     def jacobian(self, slopes: dict[str, FloatArray]) -> FloatArray:
@@ -118,9 +114,8 @@ class Packing:
 
     def is_defined(self, givens: dict[str, FloatArray], observed: Observations) -> BoolArray:
         """Where the law has a loss, (R, K): its given symbols alone decide that, so that any fitted ones will do."""
-        columns = {name: value.T[..., None] for name, value in givens.items()}
-        law = self.unpack(np.zeros((observed.log_loss.shape[1], len(self.names))), columns)
-        return law.is_defined(observed.p).reshape(-1, len(observed.p)).T
+        law = self.unpack(np.zeros((observed.log_loss.shape[1], len(self.names))), givens)
+        return law.is_defined(observed.p)
 
     def of_sources(self) -> list[slice]:
         """Where the unknowns lie of each symbol that has one value a source."""
@@ -156,7 +151,8 @@ def starting_points(
         error = np.einsum("skcd,skc,skd->sk", gram, solved, solved, optimize=True) - 2.0 * (right * solved).sum(axis=-1)
         error += np.einsum("rk,srk->sk", relative, gap**2)
         amounts = {name: np.maximum(solved[..., index], 1e-4) for index, name in enumerate(packing.linear)}
-        found.append(_best(packing, symbols | amounts, error, keep))
+        best = np.argsort(error, axis=0, kind="stable")[:keep]
+        found.append(np.take_along_axis(packing.pack(symbols | amounts), best[..., None], axis=0))
     return np.stack(found)
 
 
@@ -202,16 +198,6 @@ def _nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
     ridge = 1e-10 * np.einsum("...cc->...c", gram).max(axis=-1, initial=0.0) + 1e-300
     every = gram + ridge[..., None, None] * np.eye(columns)
     return nonnegative(every.reshape(-1, columns, columns), right.reshape(-1, columns)).reshape(right.shape)
-
-
-def _best(packing: Packing, symbols: dict[str, FloatArray], error: FloatArray, keep: int) -> FloatArray:
-    order = np.argsort(error, axis=0, kind="stable")[:keep]
-    chosen: dict[str, FloatArray] = {}
-    for known in packing.free:
-        index = order[:, None, :] if known.axes == "MK" else order
-        flat = np.moveaxis(np.take_along_axis(symbols[known.name], index, axis=0), -1, 1)
-        chosen[known.name] = flat.reshape(flat.shape[0] * flat.shape[1], *flat.shape[2:])
-    return packing.pack(chosen).reshape(order.shape[0], error.shape[1], -1)
 
 
 TUNED = ("center", "spread", "kin")  # fields of a `PriorTable` that knobs change
