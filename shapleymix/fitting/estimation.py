@@ -64,6 +64,7 @@ class Stop:
 EXACT = Stop(ITERATIONS, TOLERANCE, settle=True)
 FOLD = Stop(ITERATIONS, REPLICATE_TOLERANCE)
 NEAR = Stop(REPLICATE_ITERATIONS, BELIEVED_TOLERANCE)
+FOLLOW = Stop(REPLICATE_ITERATIONS, BELIEVED_TOLERANCE, NEARBY)
 REPLICATE = Stop(REPLICATE_ITERATIONS, REPLICATE_TOLERANCE, NEARBY)
 
 
@@ -117,12 +118,13 @@ class Estimation:
         alike = evidence.usual[None]
         return cls(packing, observed, inputs, givens, evidence, settings, believed, core, levels, law.threshold, alike)
 
-    def follow(self, shares: FloatArray, start: FloatArray, enough: float = BELIEVED_TOLERANCE) -> FloatArray:
+    def follow(self, shares: FloatArray, start: FloatArray, stop: Stop = FOLLOW) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
 
-        Cross-validation needs no last digits; who compares objectives names a tolerance.
+        Cross-validation needs no last digits; who compares objectives says when to stop.
         """
-        return self._follow_starts(shares, start[:, None], Stop(REPLICATE_ITERATIONS, enough, NEARBY))
+        x = self.search(shares, start[:, None], stop).x[:, 0]
+        return self.packing.fill_unseen(x, self.find_seen(shares))
 
     def fit_afresh(self, shares: FloatArray) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from the best start that its own rows give.
@@ -130,7 +132,7 @@ class Estimation:
         Cross-validation begins here: in directions that a fold's rows do not tell, a fit stays where it started.
         """
         start = self.select_starts(shares, self.find_starts(shares), 1, NEAR.tolerance)
-        return self._follow_starts(shares, start, NEAR)
+        return self.follow(shares, start[:, 0], NEAR)
 
     def only(self, targets: IntArray) -> Estimation:
         """The same for some targets alone."""
@@ -152,11 +154,6 @@ class Estimation:
         """The places of the targets in the log (K,)."""
         return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)
 
-    def _follow_starts(self, shares: FloatArray, start: FloatArray, stop: Stop) -> FloatArray:
-        """Unknowns (V, K, P) to which the one start (V, 1, K, P) of each weighting leads."""
-        x = self.search(shares, start, stop).x.reshape(start[:, 0].shape)
-        return self.packing.fill_unseen(x, self.find_seen(shares))
-
     @cached_property
     def sample(self) -> tuple[Estimation, BoolArray]:
         """The same on rows that tell starts apart, and these: of many a sample, in which every target has a loss."""
@@ -177,13 +174,13 @@ class Estimation:
             return start
         few, rows = self.sample
         trial = few.search(shares[:, rows], start, Stop(TRIAL_ITERATIONS, tolerance))
-        order = np.argsort(trial.cost.reshape(start.shape[:3]), axis=1, kind="stable")[:, :count]
-        return np.take_along_axis(trial.x.reshape(start.shape), order[..., None], axis=1)
+        order = np.argsort(trial.cost, axis=1, kind="stable")[:, :count]
+        return np.take_along_axis(trial.x, order[..., None], axis=1)
 
     def search(
         self, shares: FloatArray, start: FloatArray, stop: Stop, progress: Stage = None, draws: FloatArray | None = None
     ) -> Solution:
-        """Every start (V, S, K, P) followed, chunk by chunk.
+        """Every start (V, S, K, P) followed, chunk by chunk, to a solution with these axes.
 
         A step of a problem costs R P (min(R, P) + some 100 for powers and slopes) + 2 min(R, P)^3 operations, with
         P = M + 4 or so where transfer is learned: V S K times that for all. There are 20 to 60 steps for each of two
@@ -213,8 +210,8 @@ class Estimation:
                 parts.append(part)
                 if progress is not None:
                     progress(rows.stop, len(flat))
-        order = np.arange(len(flat)).reshape(K, V * S).T.ravel()
-        return Solution(*(np.concatenate([getattr(part, name) for part in parts])[order] for name in vars(parts[0])))
+        found = (np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0]))
+        return Solution(*(np.moveaxis(each.reshape(K, V, S, *each.shape[1:]), 0, 2) for each in found))
 
     def regression(
         self, target: IntArray, shares: FloatArray, at: FloatArray, draws: FloatArray | None = None
@@ -316,10 +313,12 @@ class Estimation:
     def _of_role(self, role: Role) -> BoolArray:
         return np.array([known.role == role for known in self.packing.owners], dtype=bool)
 
-    def as_estimate(self, solution: Solution, rows: IntArray, seen: BoolArray) -> FittedLaws:
-        x = self.packing.fill_unseen(solution.x[rows], seen)
+    def as_estimate(self, solution: Solution, seen: BoolArray) -> FittedLaws:
+        """Of a solution (V, S, K, ...) the best of the starts for each weighting and target."""
+        best = np.arange(len(seen))[:, None], solution.cost.argmin(axis=1), np.arange(seen.shape[1])
+        x = self.packing.fill_unseen(solution.x[best], seen)
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
-        return FittedLaws(self.law_at(x), x, solution.cost[rows], solution.converged[rows], repeated)
+        return FittedLaws(self.law_at(x), x, solution.cost[best], solution.converged[best], repeated)
 
     def find_seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""

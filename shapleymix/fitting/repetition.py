@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from shapleymix.display import short
 from shapleymix.errors import UsageError, described
-from shapleymix.fitting.estimation import Estimation
+from shapleymix.fitting.estimation import FOLLOW, Estimation
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence
 from shapleymix.fitting.prediction import Names
 from shapleymix.laws import Law
@@ -37,6 +37,7 @@ from shapleymix.tables.mixtures import ONCE, epochs_of
 ROUNDS = 12
 LARGEST, SMALLEST, MOVED = 1.0, 1e-3, 1e-4
 """Of the logarithms: the longest step, one that ends the search, and that of a difference."""
+CLOSELY = replace(FOLLOW, tolerance=SMALLEST**2)
 LEAST_NOISE, RIDGE = 1e-4, 1e-9
 ENTRIES = 3e6  # of Jacobians at once
 SHOWN = 5  # points of a prediction whose repetitions are told one by one
@@ -68,7 +69,7 @@ def fit_repetition(
         slope = slope + (problem.repeated - center) @ precision
         step = np.clip(-np.linalg.solve(precision + curvature, slope[..., None])[..., 0], -LARGEST, LARGEST)
         problem = replace(problem, repeated=problem.repeated + step)
-        x = problem.follow(shares, x, SMALLEST**2)
+        x = problem.follow(shares, x, CLOSELY)
         if np.abs(step).max() < SMALLEST:
             break
     return problem, x

@@ -30,14 +30,12 @@ def estimate(
         start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
     start = problem.select_starts(shares, start, FOLLOWED, stop.tolerance)
     solution = problem.search(shares, start, stop, progress)
-    V, S, K = start.shape[:3]
-    best = solution.cost.reshape(V, S, K).argmin(axis=1)
-    rows = (np.arange(V)[:, None] * S + best) * K + np.arange(K)
+    seen = problem.find_seen(shares)
+    found = problem.as_estimate(solution, seen)
     if not problem.evidence.tells(problem.packing.law):
-        return problem.as_estimate(solution, rows, problem.find_seen(shares))
-    there, x = fit_repetition(problem, shares, solution.x[rows])
-    found = there.search(shares, x[:, None], replace(stop, damping=NEARBY))
-    return there.as_estimate(found, np.arange(V * K).reshape(V, K), problem.find_seen(shares))
+        return found
+    there, x = fit_repetition(problem, shares, found.x)
+    return there.as_estimate(there.search(shares, x[:, None], replace(stop, damping=NEARBY)), seen)
 
 
 def resample(problem: Estimation, shares: FloatArray, x: FloatArray, seed: int, progress: Stage = None) -> FittedLaws:
@@ -62,5 +60,4 @@ def resample(problem: Estimation, shares: FloatArray, x: FloatArray, seed: int, 
     drawn = bool(problem.packing.law.knobs)  # from what is believed, where no run tells it
     stop = replace(REPLICATE, tolerance=BELIEVED_REPLICATE) if drawn else REPLICATE
     solution = there.search(shares, start, stop, progress, draws)
-    rows = np.arange(len(shares) * len(x)).reshape(len(shares), -1)
-    return there.as_estimate(solution, rows, problem.find_seen(shares) | drawn)
+    return there.as_estimate(solution, problem.find_seen(shares) | drawn)
