@@ -102,7 +102,7 @@ def test_gains_are_of_the_two_mixtures_alone(case: str):
     assert one.probability + back.probability == pytest.approx(1.0)
     same = surface.gain(p[0], p[0].copy(), mean, LEVEL)
     assert (same.value, same.low, same.high, same.probability) == (0.0, 0.0, 0.0, 0.5)
-    assert gain_between(surface, p[0], surface, p[1], mean, LEVEL) == one
+    assert gain_between((surface, p[0]), (surface, p[1]), mean, LEVEL) == one
     calm = surface.gain(p[0], p[1], mean, LEVEL, runs=False)
     assert calm.high - calm.low <= one.high - one.low
 

@@ -335,7 +335,7 @@ class Surface:
 
     def gain(self, p: Points, q: Points, of: Functional, level: float, *, runs: bool = True) -> Gain:
         """What p saves of what is asked of the losses, against q, by the joint sample of the two alone."""
-        return gain_between(self, self._ratios(p)[0], self, self._ratios(q)[0], of, level, runs=runs)
+        return gain_between((self, self._ratios(p)[0]), (self, self._ratios(q)[0]), of, level, runs=runs)
 
     def outside(self, p: Points) -> BoolArray:
         """Which losses (R, K) lie outside of what was fitted."""
@@ -388,26 +388,23 @@ class Surface:
         return np.quantile(samples, interval_ends(level), axis=0)
 
 
+Point = tuple[Surface, FloatArray]
+"""A mixture (M,) at a surface."""
+
+
 def gain_between(
-    before: Surface,
-    p: FloatArray,
-    after: Surface,
-    q: FloatArray,
-    of: Functional,
-    level: float,
-    *,
-    runs: bool = True,
-    by_law: bool = False,
+    one: Point, other: Point, of: Functional, level: float, *, runs: bool = True, by_law: bool = False
 ) -> Gain:
-    """What mixture p at one surface saves, against q at another, of what is asked of the losses.
+    """What one mixture at a surface saves, against another, of what is asked of the losses.
 
     The two may have other budgets or supplies; replicates, scatter and the form's error are drawn in common. With
     `runs` single runs are meant, else what many of each would have in the mean; `by_law` leaves out what the law misses
     of mixtures, as what bounds cost must.
     """
-    other, own = (after.of_law(q), before.of_law(p)) if by_law else (after.mean(q), before.mean(p))
-    value, each = float(of(other)[0] - of(own)[0]), other - own
-    pair, turn = [(before, p), (after, q)], -1 if value < 0 else 1
+    pair, read = [one, other], Surface.of_law if by_law else Surface.mean
+    own, others = (read(*point) for point in pair)
+    value, each = float(of(others)[0] - of(own)[0]), others - own
+    turn = -1 if value < 0 else 1
     # drawn in one order, so that the gain of one over the other is minus that of the other over the one
     losses = _sample(pair[::turn], runs=runs, by_law=by_law)[:, ::turn]
     losses = losses if len(losses) > 1 and value == value else np.full_like(losses, np.nan)
@@ -417,7 +414,7 @@ def gain_between(
     return Gain(value, low, high, float(np.mean(np.sign(gained) + 1) / 2), each)
 
 
-def _sample(points: Sequence[tuple[Surface, FloatArray]], *, runs: bool, by_law: bool = False) -> FloatArray:
+def _sample(points: Sequence[Point], *, runs: bool, by_law: bool = False) -> FloatArray:
     """Samples (S, R, K) of points, each at a surface of its own."""
     first, p_RM = points[0][0].known, np.stack([p for _, p in points])
     count, mixtures = first.samples, first_alike(p_RM)

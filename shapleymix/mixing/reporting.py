@@ -104,7 +104,7 @@ def _answer_what_if(one: Question, proof: Proof, text: str) -> WhatIf:
     except InfeasibleError as error:
         raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
     other, new = other.with_help(solve(other.goal, one.asked.seed))
-    gain = gain_between(other.surface, new.p, one.surface, proof.p, one.goal.of, one.level, runs=False)
+    gain = gain_between((other.surface, new.p), (one.surface, proof.p), one.goal.of, one.level, runs=False)
     return WhatIf(**_comparison(other, text, new.p, gain))
 
 
@@ -117,7 +117,7 @@ def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     for place, ((other, change), new) in enumerate(zip(relaxed, solved, strict=True)):
         ends = (other.surface, other.with_help(new)[1].p), (one.surface, proof.p)
         by_law = one.fit.jumps is None  # what it misses else is no matter of bounds
-        gain = gain_between(*ends[0], *ends[1], one.goal.of, one.level, runs=False, by_law=by_law)
+        gain = gain_between(*ends, one.goal.of, one.level, runs=False, by_law=by_law)
         saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
         slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
         prices[place] = replace(prices[place], change=change, per_ratio=float(slope), **saved)
