@@ -13,7 +13,7 @@ Where its text is at hand, a new source's effect on the languages of the runs is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -101,9 +101,7 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
         idle=frozenset(name for name, there in idle.items() if there[fit.targets.index(new)]),
         text=text,
     )
-    law = fit.law.map(
-        lambda symbol, value: place.insert(symbol, np.asarray(value), place.like(type(fit.law), symbol, value))
-    )
+    law = place.extend(fit.law)
     replicates = None if fit.replicates is None else _spread_replicates(fit.replicates, place, rng)
     coverage, repetition, residual, jumps = fit.coverage, fit.repetition, fit.residual, fit.jumps
     if fresh:
@@ -188,6 +186,10 @@ class _TextRow:
         return np.where((norm > 0) & ~np.isnan(self.row), share * np.nan_to_num(self.row), row)
 
 
+Move = Callable[[Parameter, FloatArray, FloatArray], FloatArray]
+"""From a symbol, the row (..., K) of a new source and the values of all others to the row as it is meant."""
+
+
 @dataclass(frozen=True)
 class _Likeness:
     """Where the new source and those that it may be like stand.
@@ -219,13 +221,18 @@ class _Likeness:
     idle: frozenset[str]
     text: _TextRow | None
 
-    def insert(self, symbol: Parameter, value: FloatArray, row: FloatArray) -> FloatArray:
-        """The symbol with the new row (..., K), where it has one a source."""
-        if symbol.axes == "K":
-            return self.take_shape(symbol, value)
-        row = LITTLE * row if symbol.name == "own" else row
-        others = value if self.fresh else np.delete(value, self.row, axis=-2)
-        return np.insert(others, self.row, row, axis=-2)
+    def extend(self, law: Law, move: Move = lambda symbol, row, value: row) -> Law:
+        """The law with the new source, whose row (..., K) of each symbol is moved."""
+
+        def change(symbol: Parameter, value: FloatArray) -> FloatArray:
+            if symbol.axes == "K":
+                return self.take_shape(symbol, value)
+            row = move(symbol, self.like(type(law), symbol, value), value)
+            row = LITTLE * row if symbol.name == "own" else row
+            others = value if self.fresh else np.delete(value, self.row, axis=-2)
+            return np.insert(others, self.row, row, axis=-2)
+
+        return law.map(change)
 
     def take_shape(self, symbol: Parameter, value: FloatArray) -> FloatArray:
         """A symbol per target: of the new source's own that of the known one's, if nothing told it.
@@ -241,8 +248,6 @@ class _Likeness:
 
     def like(self, law: type[Law], symbol: Parameter, value: FloatArray) -> FloatArray:
         """The row (..., K) of a source like the known one."""
-        if symbol.axes == "K":
-            return value
         row, own = self._mean(value), self.own[self.known[0]]
         if "families" in law.needs:  # of the same family, which is all that such a law asks
             return row
@@ -280,23 +285,19 @@ class _Likeness:
 
 def _spread_replicates(replicates: Law, place: _Likeness, rng: np.random.Generator) -> Law:
     """The replicates with the new source drawn about the known one, and in some like another."""
-    law, (count,), targets = type(replicates), replicates.batch(), replicates.targets_count()
+    (count,), targets = replicates.batch(), replicates.targets_count()
     away = WHOLE * rng.normal(size=(count, 1)) + EACH * rng.normal(size=(count, targets))
     wrong = (rng.random(count) < WRONG) if place.others else np.zeros(count, dtype=bool)
     foreign = np.arange(targets) != place.mine
     taken = rng.choice(place.others, size=count) if place.others else np.zeros(count, dtype=np.int64)
 
-    def draw(symbol: Parameter, value: FloatArray) -> FloatArray:
-        value = np.asarray(value)
-        if symbol.axes == "K":
-            return place.take_shape(symbol, value)
-        row = place.like(law, symbol, value)
-        if symbol.is_fitted or "transfer" in law.needs:
-            row = _move_row(symbol, row, away, value)
-            row = np.where(wrong[:, None] & foreign, place.other(value, taken), row)
-        return place.insert(symbol, value, row)
+    def draw(symbol: Parameter, row: FloatArray, value: FloatArray) -> FloatArray:
+        if not symbol.is_fitted and "transfer" not in replicates.needs:
+            return row
+        row = _move_row(symbol, row, away, value)
+        return np.where(wrong[:, None] & foreign, place.other(value, taken), row)
 
-    return replicates.map(draw)
+    return place.extend(replicates, draw)
 
 
 def _move_row(symbol: Parameter, row: FloatArray, away: FloatArray, value: FloatArray) -> FloatArray:
