@@ -21,7 +21,7 @@ from shapleymix.fitting.noise import Noise, form_draws, form_errors
 from shapleymix.fitting.one_law import find_noise, find_residual, fit_other_form, score_fit
 from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Names, Points, Prediction, points_of
 from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fit_regimes, part_regimes
-from shapleymix.fitting.repetition import Repetition, limits_of_points, warnings_of_repetition
+from shapleymix.fitting.repetition import ParameterRow, Repetition, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, study_of
@@ -38,8 +38,6 @@ from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_size, parse_level
 
 ONE_MIXTURE = "all runs have one mixture, so the fit knows N and D alone: to tell mixtures apart, add runs of others"
-ParameterRow = tuple[str, str | None, str, float, float, float]
-"""Symbol, source or None, target, value, and its interval."""
 
 
 @dataclass(frozen=True)

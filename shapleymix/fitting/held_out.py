@@ -168,8 +168,7 @@ def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:
     else:
         predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
         for alike, problem in _problems(law, study, masks):
-            predict = _predict_tuned if law.knobs else _predict_untuned
-            predicted[alike] = predict(problem, study, masks[alike])
+            predicted[alike] = _predict(problem, study, masks[alike])
     found = _pick_held_out(predicted, masks)
     wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
     # a law that is tuned says nothing of a target whose every loss is in one fold: the others know nothing of it
@@ -178,14 +177,11 @@ def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:
     return HeldOut.of(study, law, predicted, masks)
 
 
-def _predict_untuned(problem: Estimation, study: Study, masks: BoolArray) -> FloatArray:
-    """Losses (V, R, K) by a law without knobs."""
-    found = estimate(problem, (~masks).astype(np.float64), stop=FOLD)
-    return study.evidence.losses(found.law, found.repeated)
-
-
-def _predict_tuned(problem: Estimation, study: Study, masks: BoolArray) -> FloatArray:
-    """Losses (V, R, K) by a law that chooses what it believes: by the other folds, or by folds of its own."""
+def _predict(problem: Estimation, study: Study, masks: BoolArray) -> FloatArray:
+    """Losses (V, R, K) by fits to the other rows; a law chooses what it believes by the other folds, or by its own."""
+    if not problem.packing.law.knobs:
+        found = estimate(problem, (~masks).astype(np.float64), stop=FOLD)
+        return study.evidence.losses(found.law, found.repeated)
     if len(masks) > 2:
         return tune_beliefs(problem, np.ones(len(study.log)), masks).losses
     predicted = []

@@ -26,6 +26,7 @@ from shapleymix.errors import UsageError, described
 from shapleymix.fitting.estimation import FOLLOW, Estimation
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence
 from shapleymix.fitting.prediction import Names
+from shapleymix.fitting.settings import LEVEL
 from shapleymix.laws import Law
 from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, repetition_prior
 from shapleymix.laws.pieces import harmful
@@ -138,6 +139,8 @@ def _independent(problem: Estimation, x: FloatArray, share: FloatArray) -> float
     return float(values.sum() ** 2 / np.square(values).sum())
 
 
+ParameterRow = tuple[str, str | None, str, float, float, float]
+"""Symbol, source or None, target, value, and its interval."""
 EVERY_TARGET = "*"
 """Target of a symbol that all targets share."""
 CUBE = 3.0
@@ -232,9 +235,7 @@ class Repetition(Record):
             return np.full((2, len(self.symbols)), np.nan)
         return np.exp(np.quantile(self.replicates, interval_ends(level), axis=0))
 
-    def parameters(
-        self, sources: Sequence[str], level: float
-    ) -> list[tuple[str, str | None, str, float, float, float]]:
+    def parameters(self, sources: Sequence[str], level: float) -> list[ParameterRow]:
         """h, and R* of the sources that runs repeat, as rows of a fit's parameters, where the log told them."""
         low, high = self.interval(level).tolist()
         return [
@@ -243,20 +244,20 @@ class Repetition(Record):
             if self.identified and (self.epochs[i - 1, 1] > ONCE if i else self.mixed)
         ]
 
-    def lines(self, sources: Sequence[str], level: float = 0.9) -> list[str]:
+    def lines(self, sources: Sequence[str]) -> list[str]:
         """The numbers in words, and how far they leave the best epochs open; nothing where the log repeats no token."""
         if not self.identified:
             return []
         named = [
             f"{'harm' if source is None else 'worth'} {symbol}{'' if source is None else f' of {source}'} {value:.2g}"
             + ("" if np.isnan(low) else f" ({low:.2g} .. {high:.2g})")
-            for symbol, source, _, value, low, high in self.parameters(sources, level)
+            for symbol, source, _, value, low, high in self.parameters(sources, LEVEL)
         ]
-        return [f"Repeated tokens, as the runs tell: {', '.join(named)}. Best epochs are known to {self.open(level)}."]
+        return [f"Repeated tokens, as the runs tell: {', '.join(named)}. Best epochs are known to {self.open()}."]
 
-    def open(self, level: float = 0.9) -> str:
+    def open(self) -> str:
         """How well h tells the best epochs, in words."""
-        low, high = np.log(self.interval(level)[:, 0]) / CUBE
+        low, high = np.log(self.interval(LEVEL)[:, 0]) / CUBE
         return f"a factor of {np.exp((high - low) / 2):.2g} each way"
 
     def much_harm(
