@@ -12,7 +12,7 @@ Legend: Q problems, R residuals each, P unknowns each.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import get_lapack_funcs
@@ -24,57 +24,24 @@ FIXED = 1e30  # on the diagonal holds an unknown where it is
 PASSES = 12  # of the pivoting that keeps a step within its box
 
 
-@dataclass(frozen=True)
-class Curvature:
-    """`rows' rows + diag(own)` of every problem.
+def times(matrix: FloatArray, own: FloatArray, x: FloatArray) -> FloatArray:
+    """The curvature `matrix + diag(own)`, (Q, P, P) and (Q, P), times x (Q, P)."""
+    return _by(matrix, x) + own * x
 
-    Attributes
-    ----------
-    rows : array (Q, R, P)
-        The Jacobian, each residual by the root of its weight in the curvature.
-    own : array (Q, P)
-        What every unknown adds by itself, > 0 where a system is solved.
-    matrix : array (Q, P, P)
-        `rows' rows`.
-    """
 
-    rows: FloatArray
-    own: FloatArray
-    matrix: FloatArray
-
-    def diagonal(self) -> FloatArray:
-        """The diagonal, (Q, P)."""
-        return np.einsum("qpp->qp", self.matrix) + self.own
-
-    def plus(self, ridge: FloatArray) -> Curvature:
-        """The same with more (Q, P) on the diagonal."""
-        return replace(self, own=self.own + ridge)
-
-    def times(self, x: FloatArray) -> FloatArray:
-        """The curvature times x (Q, P)."""
-        return _by(self.matrix, x) + self.own * x
-
-    def solve(self, right: FloatArray, fixed: BoolArray) -> FloatArray:
-        """The x (Q, P) that is 0 where `fixed`, else gives `right` (Q, P); NaN where the system is singular."""
-        own = np.where(fixed, FIXED, self.own)
-        matrix = self.matrix.copy()
-        np.einsum("qpp->qp", matrix)[:] += own
-        solved = [POSV(one.T, side, overwrite_a=True)[1:] for one, side in zip(matrix, right, strict=True)]
-        found = np.array([x if info == 0 else np.full_like(x, np.nan) for x, info in solved])
-        return np.where(fixed, 0.0, found)
-
-    def __getitem__(self, which: BoolArray | IntArray) -> Curvature:
-        return Curvature(self.rows[which], self.own[which], self.matrix[which])
-
-    def __setitem__(self, which: BoolArray, other: Curvature) -> None:
-        for name, value in vars(self).items():
-            value[which] = getattr(other, name)
+def solve(matrix: FloatArray, own: FloatArray, right: FloatArray, fixed: BoolArray) -> FloatArray:
+    """The x (Q, P) that is 0 where `fixed`, else `times(matrix, own, x)` is `right`; NaN where that is singular."""
+    whole = matrix.copy()
+    np.einsum("qpp->qp", whole)[:] += np.where(fixed, FIXED, own)
+    solved = [POSV(one.T, side, overwrite_a=True)[1:] for one, side in zip(whole, right, strict=True)]
+    found = np.array([x if info == 0 else np.full_like(x, np.nan) for x, info in solved])
+    return np.where(fixed, 0.0, found)
 
 
 def step_in_box(
-    curvature: Curvature, gradient: FloatArray, at_edge: BoolArray, low: FloatArray, high: FloatArray
+    matrix: FloatArray, own: FloatArray, gradient: FloatArray, at_edge: BoolArray, low: FloatArray, high: FloatArray
 ) -> FloatArray:
-    """The minimum of `step.curvature.step / 2 + gradient.step` within a box, nearly always exactly.
+    """The minimum of `step.times(step) / 2 + gradient.step` within a box, nearly always exactly.
 
     Unknowns that a free step takes out of the box are set to its edge, and let go where the slope there points inwards,
     all at once (block principal pivoting), until nothing changes; after `PASSES` the last step is taken as it is, and
@@ -82,23 +49,22 @@ def step_in_box(
 
     Parameters
     ----------
-    curvature, gradient : Curvature and array (Q, P)
-        Of every problem.
+    matrix, own, gradient : array (Q, P, P), (Q, P) and (Q, P)
+        The curvature, as `times` takes it, and the gradient of every problem.
     at_edge : bool array (Q, P)
         Unknowns that are at the edge to begin with.
     low, high : array (Q, P)
         The box around the present point: `low <= 0 <= high`.
     """
-    curvature = replace(curvature, rows=curvature.rows[:, :0])  # which nothing here asks for
     edge = np.where(at_edge, 0.0, np.nan)  # where an unknown is at an edge, how far from here
     step = np.empty_like(gradient)
     rows = np.arange(len(gradient))
     for _ in range(PASSES):
         fixed = ~np.isnan(edge)
         there = np.where(fixed, edge, 0.0)
-        pull = gradient + curvature.times(there) if there.any() else gradient
-        step[rows] = moved = there - curvature.solve(pull, fixed)
-        slope = gradient + curvature.times(moved) if fixed.any() else np.zeros_like(moved)
+        pull = gradient + times(matrix, own, there) if there.any() else gradient
+        step[rows] = moved = there - solve(matrix, own, pull, fixed)
+        slope = gradient + times(matrix, own, moved) if fixed.any() else np.zeros_like(moved)
         inwards = fixed & (((edge <= low) & (slope < 0)) | ((edge >= high) & (slope > 0)))
         beyond = np.clip(moved, low, high)
         out = ~fixed & (beyond != moved)
@@ -106,8 +72,8 @@ def step_in_box(
             break
         edge = np.where(out, beyond, np.where(inwards, np.nan, edge))
         if not changed.all():
-            rows, curvature = rows[changed], curvature[changed]
-            gradient, edge, low, high = (part[changed] for part in (gradient, edge, low, high))
+            parts, rows = (matrix, own, gradient, edge, low, high), rows[changed]
+            matrix, own, gradient, edge, low, high = (part[changed] for part in parts)
     return step
 
 
@@ -174,10 +140,13 @@ class Prior:
         slope = self.precision * away
         return slope if self.ties is None else slope + _by(self.ties.swapaxes(1, 2), _by(self.ties, away))
 
-    def curvature(self, rows: FloatArray) -> Curvature:
-        """Its curvature and that of the residuals, whose Jacobian is `rows` (Q, R, P), each by its root of weight."""
+    def matrix(self, rows: FloatArray) -> FloatArray:
+        """That of the curvature (Q, P, P), whose own part is `precision`, with that of residuals.
+
+        `rows` (Q, R, P) is their Jacobian, each residual by the root of its weight.
+        """
         rows = rows if self.ties is None else np.concatenate([rows, self.ties], axis=1)
-        return Curvature(rows, self.precision, rows.swapaxes(1, 2) @ rows)
+        return rows.swapaxes(1, 2) @ rows
 
 
 @dataclass(frozen=True)
@@ -198,8 +167,9 @@ class _State:
     cost: FloatArray
     residual: FloatArray  # (q, R)
     root: FloatArray  # (q, R), of each residual's weight in the curvature
+    rows: FloatArray  # (q, R, P), the Jacobian, each residual by that root
     gradient: FloatArray  # (q, P)
-    curvature: Curvature
+    matrix: FloatArray  # (q, P, P), of the curvature
     scale: FloatArray  # (q, P), largest curvature met so far
     damping: FloatArray  # (q,)
     quiet: IntArray  # (q,) steps in a row that changed next to nothing
@@ -244,9 +214,10 @@ class Regression:
         gradient = (score[:, None, :] @ jacobian)[:, 0, :] + prior.slope(x)
         root = np.sqrt(self._stiffness(residual, weight, damping))
         jacobian *= root[..., None]
-        curvature = prior.curvature(jacobian)
+        matrix = prior.matrix(jacobian)
+        scale = np.einsum("qpp->qp", matrix) + prior.precision
         cost, quiet = self.cost_of(number, x, residual), np.zeros(len(x), dtype=np.int64)
-        return _State(number, x, cost, residual, root, gradient, curvature, curvature.diagonal(), damping, quiet)
+        return _State(number, x, cost, residual, root, jacobian, gradient, matrix, scale, damping, quiet)
 
     def _stiffness(self, residual: FloatArray, weight: FloatArray, damping: FloatArray) -> FloatArray:
         """Curvature weight of each residual: full in the quadratic zone, damped outside of it."""
@@ -285,7 +256,8 @@ def minimize(
     best = Solution(x.copy(), state.cost.copy(), np.zeros(len(x), dtype=bool))
     for _ in range(iterations):
         step, damped = _step(objective, state)
-        promised = -np.einsum("qp,qp->q", state.gradient + 0.5 * state.curvature.times(step), step)
+        bent = times(state.matrix, objective.prior.precision[state.number], step)
+        promised = -np.einsum("qp,qp->q", state.gradient + 0.5 * bent, step)
         idle = _idle(state, step, promised, tolerance)
         best.converged[state.number[idle]] = True
         if not (go := ~idle).any():
@@ -300,12 +272,13 @@ def minimize(
     return best
 
 
-def _step(objective: Regression, state: _State) -> tuple[FloatArray, Curvature]:
-    """The damped step (q, P) of every open problem, and the damped curvature that gave it."""
+def _step(objective: Regression, state: _State) -> tuple[FloatArray, FloatArray]:
+    """The damped step (q, P) of every open problem, and the damped own part of the curvature that gave it."""
     ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * state.scale.max(axis=1, keepdims=True) + 1e-300
-    damped = state.curvature.plus(ridge)
+    damped = objective.prior.precision[state.number] + ridge
     at_edge = objective.find_active(state.x, state.gradient)
-    step = step_in_box(damped, state.gradient, at_edge, objective.low - state.x, objective.high - state.x)
+    low, high = objective.low - state.x, objective.high - state.x
+    step = step_in_box(state.matrix, damped, state.gradient, at_edge, low, high)
     return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False), damped
 
 
@@ -315,7 +288,7 @@ def _idle(state: _State, step: FloatArray, promised: FloatArray, tolerance: floa
     return short & (state.damping <= EASY) & (np.abs(promised) <= tolerance * np.abs(state.cost) + NOTHING)
 
 
-def _bend(objective: Regression, state: _State, step: FloatArray, damped: Curvature) -> FloatArray:
+def _bend(objective: Regression, state: _State, step: FloatArray, damped: FloatArray) -> FloatArray:
     """The steps, bent to follow a curved valley: half the acceleration along each is added.
 
     It takes one more evaluation of the residuals (Transtrum & Sethna 2012, "Improvements to the Levenberg-Marquardt
@@ -323,11 +296,10 @@ def _bend(objective: Regression, state: _State, step: FloatArray, damped: Curvat
     """
     low, high = objective.low, objective.high
     ahead = objective.values(np.clip(state.x + AHEAD * step, low, high), state.number)
-    rows = damped.rows[:, : ahead.shape[1]]
-    change = (ahead - state.residual) / AHEAD * state.root - (rows @ step[..., None])[..., 0]
-    pull = ((2.0 / AHEAD * change)[:, None, :] @ rows)[:, 0, :]
+    change = (ahead - state.residual) / AHEAD * state.root - _by(state.rows, step)
+    pull = ((2.0 / AHEAD * change)[:, None, :] @ state.rows)[:, 0, :]
     end = state.x + step
-    second = -damped.solve(pull, (end <= low) | (end >= high))
+    second = -solve(state.matrix, damped, pull, (end <= low) | (end >= high))
     size, longer = (np.linalg.norm(part * np.sqrt(state.scale), axis=1) for part in (step, second))
     share = 0.5 * np.minimum(1.0, BEND * size / np.maximum(2.0 * longer, 1e-300))
     return step + np.where(np.isfinite(longer), share, 0.0)[:, None] * np.nan_to_num(second)
