@@ -18,7 +18,7 @@ from shapleymix.fitting.evidence import misses_mixtures
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import AUTO
-from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_by_fold, tune_beliefs
+from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_held_out, tune_beliefs
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, ask
 from shapleymix.laws.core import Chinchilla
@@ -143,7 +143,7 @@ class HeldOut:
             one[mask] *= np.exp(residual.mean(log.p[mask]))
             for targets, known in residual.covariance(log.p[mask]):
                 spread[np.ix_(mask, targets)] = np.sqrt(1 - residual.share + np.diag(known))[:, None]
-        return cls(_pick_held_out(predicted, masks), _pick_held_out(found, masks), spread)
+        return cls(pick_held_out(predicted, masks), pick_held_out(found, masks), spread)
 
 
 def take_logs(loss: FloatArray, found: FloatArray, wanted: BoolArray) -> FloatArray:
@@ -169,7 +169,7 @@ def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:
         predicted = np.full((*masks.shape, len(study.inputs.targets)), np.nan)
         for alike, problem in _problems(law, study, masks):
             predicted[alike] = _predict(problem, study, masks[alike])
-    found = _pick_held_out(predicted, masks)
+    found = pick_held_out(predicted, masks)
     wanted = (study.evidence.weight > 0) & np.any(masks, axis=0)[:, None]
     # a law that is tuned says nothing of a target whose every loss is in one fold: the others know nothing of it
     mute = np.zeros(found.shape[1], dtype=bool) if law.knobs else ~(wanted & ~np.isnan(found)).any(axis=0)
@@ -236,11 +236,6 @@ def refuse(name: str, predicted: FloatArray, wrong: BoolArray, log: RunLog) -> N
     place = f"target {log.targets[target]!r} of run {log.runs[row]!r}{more}"
     message = f"law {name!r} gives no loss but {predicted[row, target]:g} for {place}"
     raise FitError(message, hint="a law gives losses in nats: finite, above 0, and NaN only where it has no answer")
-
-
-def _pick_held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
-    """From predictions of every fit (V, R, K), each row's by the fit that did not see it."""
-    return np.where(np.any(masks, axis=0)[:, None], pick_by_fold(predicted, masks.argmax(axis=0)), np.nan)
 
 
 def law_of(given: str | type[Law]) -> type[Law]:

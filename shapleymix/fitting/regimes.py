@@ -28,7 +28,7 @@ from shapleymix.fitting.jumps import NEVER
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.one_law import LawFit, find_noise, find_residual, fit_law
 from shapleymix.fitting.residual import Residual
-from shapleymix.fitting.study import Progress, Study, pick_by_fold, sample_of_targets
+from shapleymix.fitting.study import Progress, Study, pick_held_out, sample_of_targets
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
@@ -210,7 +210,7 @@ def _errors(study: Study, some: IntArray | None = None) -> FloatArray:
     problem = problem.only(some)
     x = problem.fit_afresh((~masks).astype(np.float64))
     logs = problem.predict(x) + study.evidence.measure_jumps_of_folds(LearnedBase, masks)[..., some]
-    predicted, found = pick_by_fold(logs, masks.argmax(axis=0)), np.full(study.log.loss.shape, np.nan)
+    predicted, found = pick_held_out(logs, masks), np.full(study.log.loss.shape, np.nan)
     found[:, some] = np.abs(predicted - np.log(study.log.loss[:, some]))
     return np.where(study.evidence.judged, found, np.nan)
 

@@ -129,7 +129,7 @@ class _Search:
         believed, shares = self.believe(knobs), self.share * ~self.masks
         problem = replace(self.problem, beliefs=believed)
         x = problem.fit_afresh(shares) if start is None else problem.follow(shares, start)
-        return Trial(dict(knobs), believed, x, pick_by_fold(problem.predict(x), self.fold))
+        return Trial(dict(knobs), believed, x, pick_held_out(problem.predict(x), self.masks))
 
     def walk(self, first: Trial, progress: Stage) -> list[Trial]:
         """Trials along each knob in turn, from the best so far; the first knob again at the end."""
@@ -170,7 +170,7 @@ class _Search:
     def errors(self, trials: list[Trial], rows: BoolArray) -> FloatArray:
         """Mean absolute held-out error of log losses, (H, K), over some rows; 0 where nothing was held out."""
         weight = self.weigh(rows)
-        off = np.abs(np.stack([trial.predicted for trial in trials]) - self.problem.observed.log_loss)
+        off = np.nan_to_num(np.abs(np.stack([trial.predicted for trial in trials]) - self.problem.observed.log_loss))
         total = weight.sum(axis=0)
         return np.einsum("hrk,rk->hk", off, weight) / np.where(total > 0, total, 1.0)
 
@@ -189,9 +189,10 @@ class _Search:
         return np.exp(np.round(np.log(usual), 1))
 
 
-def pick_by_fold(predicted: FloatArray, fold: IntArray) -> FloatArray:
-    """Of predictions by every fit (V, R, K) each row's by the fit of its fold (R,), which did not see it."""
-    return np.take_along_axis(predicted, np.maximum(fold, 0)[None, :, None], axis=0)[0]
+def pick_held_out(predicted: FloatArray, masks: BoolArray) -> FloatArray:
+    """Of predictions by every fit (V, R, K) each row's by the fit that did not see it, by its mask (V, R); else NaN."""
+    found = np.take_along_axis(predicted, masks.argmax(axis=0)[None, :, None], axis=0)[0]
+    return np.where(np.any(masks, axis=0)[:, None], found, np.nan)
 
 
 Progress = Callable[[str, int, int], None]
