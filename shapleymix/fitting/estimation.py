@@ -99,7 +99,8 @@ class Estimation:
         observed = evidence.observations(law, inputs)
         if not law.symbols_to_fit():
             raise FitError(f"law {law.name!r} has no symbol that a fit determines")
-        inputs = observed.describe(inputs, rows)
+        in_runs = np.any(observed.p[np.any(observed.weight > 0, axis=1)] > 0, axis=0)
+        inputs = replace(inputs, in_runs=in_runs, least=(observed.N[rows].min().item(), observed.D[rows].min().item()))
         givens = law.givens(inputs)
         packing = Packing(law, len(inputs.sources), evidence.find_fixed(law, rows))
         defined = packing.is_defined(givens, observed)
@@ -267,10 +268,6 @@ class Estimation:
             return ratios if ratios.ndim == 2 else ratios[number]
 
         def residuals(x: FloatArray, number: IntArray) -> tuple[FloatArray, FloatArray]:
-            alike = ratios.ndim == 2 and np.ptp(target[number]) == 0 and (x == x[0]).all()
-            if alike and len(x) > 1:  # as replicates begin
-                error, jacobian = residuals(x[:1], number[:1])
-                return np.repeat(error, len(x), axis=0), np.repeat(jacobian, len(x), axis=0)
             there = law(x, number)
             predicted, slopes = there.expansion(take_ratios(number), seen.N, seen.D)
             if harm is not None and isinstance(there, CoreLaw):

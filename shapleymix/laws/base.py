@@ -13,10 +13,9 @@ without pieces is optimised by a general search.
 
 from __future__ import annotations
 
-import dataclasses
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeVar, cast
@@ -138,12 +137,12 @@ def fitted(
     if role == "linear" and (axes != "K" or not positive):
         raise TypeError("a linear symbol has one value for each target, and none is negative")
     known = Parameter("", axes, role, positive, low, high, budget, usual, start)
-    return cast(FloatArray, dataclasses.field(metadata={"parameter": known}))
+    return cast(FloatArray, field(metadata={"parameter": known}))
 
 
 def given(axes: Axes = "MK") -> FloatArray:
     """Declare a symbol that comes with the inputs (see `Law.givens`) and is never fitted."""
-    return cast(FloatArray, dataclasses.field(metadata={"parameter": Parameter("", axes, "given")}))
+    return cast(FloatArray, field(metadata={"parameter": Parameter("", axes, "given")}))
 
 
 def over_runs(value: FloatArray) -> FloatArray:
@@ -195,11 +194,6 @@ class Observations:
     D: FloatArray
     log_loss: FloatArray
     weight: FloatArray
-
-    def describe(self, inputs: Inputs, rows: BoolArray | slice) -> Inputs:
-        """The inputs with what the runs are, their budgets among `rows` (R,) alone."""
-        in_runs = np.any(self.p[np.any(self.weight > 0, axis=1)] > 0, axis=0)
-        return replace(inputs, in_runs=in_runs, least=(float(self.N[rows].min()), float(self.D[rows].min())))
 
 
 @dataclass(frozen=True)
@@ -319,9 +313,9 @@ class Law(Record):
     def parameters(cls) -> tuple[Parameter, ...]:
         """All symbols, in declared order."""
         return tuple(
-            replace(field.metadata["parameter"], name=field.name)
-            for field in dataclasses.fields(cls)
-            if "parameter" in field.metadata
+            replace(stated.metadata["parameter"], name=stated.name)
+            for stated in fields(cls)
+            if "parameter" in stated.metadata
         )
 
     @classmethod

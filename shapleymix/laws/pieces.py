@@ -409,10 +409,8 @@ def harmful(p: FloatArray, u: FloatArray, N: FloatArray | float, D: FloatArray |
     11.2, 6.4 and 4.8 at 30M, 124M, 345M and 757M parameters on one pool; arXiv 2606.07597). With `power` 0 the factor
     of the cube alone.
     """
-    finite = np.isfinite(u)
-    unique = np.maximum(np.where(finite, u, 1.0), TINY_SUPPLY)
-    beyond = np.maximum(p - unique, 0.0) ** power if power else 1.0
-    return np.where(finite, N / (D * unique**2) * beyond, 0.0)
+    unique = np.maximum(u, TINY_SUPPLY)
+    return N / (D * unique**2) * np.maximum(p - unique, 0.0) ** power  # 0 where there is no limit
 
 
 def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -425,8 +423,7 @@ def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray) -> tuple[Fl
 def _again(p: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray]:
     """How often each token is seen beyond the first time, and u where it is finite (else 1)."""
     unique = np.maximum(np.where(np.isfinite(u), u, 1.0), SMALLEST)
-    with np.errstate(over="ignore"):
-        return np.where(np.isfinite(u), np.maximum(p / unique - 1, 0.0), 0.0), unique
+    return np.where(np.isfinite(u), np.maximum(p / unique - 1, 0.0), 0.0), unique
 
 
 def log_ratios(p: FloatArray, nothing: float = 0.0) -> FloatArray:
