@@ -137,13 +137,12 @@ def starting_points(
     packing: Packing, rows: Observations, shares: FloatArray, inputs: Inputs, givens: dict[str, FloatArray], keep: int
 ) -> FloatArray:
     """The `keep` best starts of every target under each weighting `shares` (V, R) of the rows, (V, keep, K, P)."""
-    found, known, gap, columns = [], {}, np.empty(0), np.empty(0)
+    found = []
     for share in shares:
         seen = replace(rows, weight=rows.weight * share[:, None])
         symbols = _cross_starts(packing, seen, inputs, givens)
-        if not known or any(not np.array_equal(value, known[name]) for name, value in symbols.items()):
-            offset, columns = _columns(packing, symbols, seen, givens)
-            known, gap = symbols, np.exp(seen.log_loss) - offset
+        offset, columns = _columns(packing, symbols, seen, givens)
+        gap = np.exp(seen.log_loss) - offset
         relative = seen.weight * np.exp(-2.0 * seen.log_loss)  # squares of relative, not absolute, errors
         gram = np.einsum("rk,csrk,dsrk->skcd", relative, columns, columns, optimize=True)
         right = np.einsum("rk,csrk,srk->skc", relative, columns, gap, optimize=True)
