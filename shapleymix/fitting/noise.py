@@ -95,14 +95,7 @@ class Noise(Record):
 
     @classmethod
     def of(
-        cls,
-        held: FloatArray,
-        alone: FloatArray,
-        fitted: FloatArray,
-        groups: IntArray,
-        cells: IntArray,
-        *,
-        replicated: bool = True,
+        cls, held: FloatArray, alone: FloatArray, fitted: FloatArray, groups: IntArray, cells: IntArray
     ) -> Noise | None:
         """The scatter that residuals show; None without any.
 
@@ -110,11 +103,10 @@ class Noise(Record):
         ----------
         held, alone, fitted : array (R, K)
             log(loss / prediction) of runs that fits did not see, in units of the scatter about the law; the same by the
-            law alone, and by the law fitted to all. NaN where none counts.
+            law alone, and by the law fitted to all, which errs less by what replicates hold: without them the second
+            again. NaN where none counts.
         groups, cells : int array (R,)
             The number of each row's mixture, and of its budget (N, D).
-        replicated : bool
-            Whether replicates hold how little the law is known, so that the noise must not.
         """
         there = ~np.isnan(held)
         if not there.any():
@@ -123,7 +115,7 @@ class Noise(Record):
         size, before, left = map(_mean_square, (held, alone, fitted))
         unit = np.where(there, held, 0.0) / np.sqrt(np.where(size > 0, size, 1.0))
         count = _independent(unit, there, groups)
-        share = np.clip(np.sqrt(left / np.where(before > 0, before, 1.0)), LEAST, 1.0) if replicated else 1.0
+        share = np.clip(np.sqrt(left / np.where(before > 0, before, 1.0)), LEAST, 1.0)
         variance, known = size * share, size > 0
         usual = np.median(variance[known]) if known.any() else 0.0
         pooled = np.where(known, (count * variance + POOLED * usual) / (count + POOLED), 0.0)

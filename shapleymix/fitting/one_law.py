@@ -142,8 +142,8 @@ def find_noise(study: Study, point: LawFit, wanted: BoolArray) -> Noise | None:
     log, wanted = study.log, wanted & study.evidence.final[:, None]
     found = point.held_out.law, predict_rows(study, point), point.held_out.losses
     alone, fitted, corrected = (take_logs(log.loss, one, wanted) for one in found)
-    corrected, shrunk = corrected / point.held_out.spread, point.replicates is not None
-    return Noise.of(corrected, alone, fitted, log.groups, cells_of(log), replicated=shrunk)
+    fitted = alone if point.replicates is None else fitted
+    return Noise.of(corrected / point.held_out.spread, alone, fitted, log.groups, cells_of(log))
 
 
 def fit_other_form(study: Study, point: LawFit) -> Kaplan | None:
