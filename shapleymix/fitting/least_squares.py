@@ -41,7 +41,7 @@ def solve(matrix: FloatArray, own: FloatArray, right: FloatArray, fixed: BoolArr
 def step_in_box(
     matrix: FloatArray, own: FloatArray, gradient: FloatArray, at_edge: BoolArray, low: FloatArray, high: FloatArray
 ) -> FloatArray:
-    """The minimum of `step.times(step) / 2 + gradient.step` within a box, nearly always exactly.
+    """The minimum of `step.(C step) / 2 + gradient.step` within a box, C the curvature, nearly always exactly.
 
     Unknowns that a free step takes out of the box are set to its edge, and let go where the slope there points inwards,
     all at once (block principal pivoting), until nothing changes; after `PASSES` the last step is taken as it is, and
@@ -141,9 +141,9 @@ class Prior:
         return slope if self.ties is None else slope + _by(self.ties.swapaxes(1, 2), _by(self.ties, away))
 
     def matrix(self, rows: FloatArray) -> FloatArray:
-        """That of the curvature (Q, P, P), whose own part is `precision`, with that of residuals.
+        """What the curvature of residuals and prior has besides the diagonal `precision`, (Q, P, P).
 
-        `rows` (Q, R, P) is their Jacobian, each residual by the root of its weight.
+        `rows` (Q, R, P) are the residuals' Jacobian, each by the root of its weight.
         """
         rows = rows if self.ties is None else np.concatenate([rows, self.ties], axis=1)
         return rows.swapaxes(1, 2) @ rows
