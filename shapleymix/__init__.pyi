@@ -29,13 +29,13 @@ from shapleymix.mixing.answers import Candidates as Candidates
 from shapleymix.mixing.answers import Mixture as Mixture
 from shapleymix.mixing.bounds import Group as Group
 from shapleymix.mixing.frontier import Frontier as Frontier
+from shapleymix.mixing.optimize import Problem as Problem
 from shapleymix.mixing.optimize import compare_mixtures as compare_mixtures
 from shapleymix.mixing.optimize import frontier as frontier
 from shapleymix.mixing.optimize import optimize as optimize
 from shapleymix.mixing.optimize import optimize_compute as optimize_compute
 from shapleymix.mixing.optimize import optimize_scales as optimize_scales
-from shapleymix.mixing.problem import Problem as Problem
-from shapleymix.mixing.problem import problem as problem
+from shapleymix.mixing.optimize import problem as problem
 from shapleymix.planning.design import Design as Design
 from shapleymix.planning.design import design as design
 from shapleymix.planning.learning_curve import LearningCurve as LearningCurve

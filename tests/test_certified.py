@@ -14,7 +14,7 @@ from known_fits import Bumpy
 import shapleymix as sm
 from shapleymix.errors import UsageError
 from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
-from shapleymix.mixing.problem import problem
+from shapleymix.mixing.optimize import problem
 from shapleymix.mixing.question import BELOW
 
 ROOT = Path(__file__).resolve().parents[1]

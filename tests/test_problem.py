@@ -15,8 +15,7 @@ from known_fits import SOURCES, TOKENS, Bumpy, KnownFit, Repeating, mixture, sec
 import shapleymix as sm
 from shapleymix.errors import InfeasibleError, ShapleyMixWarning, SolveError, UsageError
 from shapleymix.mixing.answers import Mixture, MixtureGrid
-from shapleymix.mixing.optimize import compare_mixtures, frontier, optimize, optimize_scales
-from shapleymix.mixing.problem import problem
+from shapleymix.mixing.optimize import compare_mixtures, frontier, optimize, optimize_scales, problem
 from shapleymix.tables.languages import Languages
 
 FIT = KnownFit()

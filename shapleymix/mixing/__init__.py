@@ -17,8 +17,7 @@ Modules, in reading order:
   question       a question as it stands: surface, weights, bounds, regimes of losses
   reporting      from a solved question to its answer: the mixture, its rivals, what other bounds would bring
   frontier       the trade-off between the mean losses of two sets of targets
-  problem        a question, and the answers to it
-  optimize       the front door: functions that share the keywords of `problem`, and N, D and mixture together
+  optimize       the front door: a problem, functions that share its keywords, and N, D and mixture together
 
 Where to add what:
 

@@ -30,8 +30,8 @@ from shapleymix.fitting.noise import BEYOND_D, BEYOND_N
 from shapleymix.fitting.settings import Size
 from shapleymix.mixing.bounds import Bounds, polytope_of
 from shapleymix.mixing.infeasibility import require_feasible
+from shapleymix.mixing.optimize import problem
 from shapleymix.mixing.polytope import FEASIBLE, ROUNDING, Polytope
-from shapleymix.mixing.problem import problem
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.statistics import RandomStream
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
