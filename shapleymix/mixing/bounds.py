@@ -43,6 +43,7 @@ _BOUND = re.compile(
     r"(?:(?P<name>[^:<>=]+):)?(?:(?P<low>[^:<>=]+)<=)?(?P<members>[^:<>=]+)(?P<sign><=|>=|=)(?P<bound>[^:<>=]+)"
 )
 _HINT = "write it like 'en+de<=0.6', '0.2<=en+de<=0.5' or 'cjk: zh+ja>=10%'"
+_HINT_OF_CHANGE = "write it like de+50B, or en-1T,de+10B for several at once"
 
 Families = Mapping[str, tuple[str, ...]]
 DEFAULT_EPOCHS = 4.0
@@ -173,9 +174,32 @@ def members_of(names: Sequence[str], known: Sequence[str], families: Families, w
 
 def labels_between(text: str, known: Sequence[str]) -> tuple[str, ...]:
     """Labels with `+` between them, the longest known ones first, since a label may hold a `+` itself."""
-    longest = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
-    labels = re.findall(rf"\s*(?:{longest})(?=\s*(?:\+|$))|[^+]+", text)
+    labels = re.findall(rf"\s*{_any_of(known)}(?=\s*(?:\+|$))|[^+]+", text)
     return tuple(filter(None, map(str.strip, labels)))
+
+
+def _any_of(names: Sequence[str]) -> str:
+    """The regular expression of one of some names, the longest first."""
+    return f"(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})"
+
+
+def tokens_of(text: str, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
+    """The change (M,) of the unique tokens at hand (M,) that `de+50B,en-1T` stands for; names may hold signs, too."""
+    change = np.zeros(len(sources))
+    for part in map(str.strip, text.split(",")):
+        if not (found := re.fullmatch(rf"({_any_of(sources)})\s*([+-])(.*)", part)):
+            hint = did_you_mean(re.split("[+-]", part)[0].strip(), sources) or _HINT_OF_CHANGE
+            raise UsageError(f"what if: {part!r} is no change of a source's tokens", hint=hint)
+        name, sign, size = found.groups()
+        place, tokens, what = sources.index(name), words.parse_size(size, f"what if {part}"), f"what if {text}"
+        if change[place]:
+            raise UsageError(f"{what}: {name!r} is given twice")
+        if not np.isfinite(available[place]):
+            raise UsageError(f"{what}: the tokens of {name!r} are not known", hint="give them, or a languages table")
+        if sign == "-" and tokens > available[place]:
+            raise UsageError(f"{what}: {name!r} has {format_size(available[place])} tokens, fewer than are taken away")
+        change[place] = tokens if sign == "+" else -tokens
+    return change
 
 
 @dataclass(frozen=True, kw_only=True)

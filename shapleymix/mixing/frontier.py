@@ -21,9 +21,8 @@ from shapleymix.mixing.answers import Answer
 from shapleymix.mixing.bounds import Families, families_of, labels_between, members_of
 from shapleymix.mixing.goal import MEAN
 from shapleymix.mixing.proof import Certificate, Proof
-from shapleymix.mixing.question import Question
+from shapleymix.mixing.question import Question, solve_questions
 from shapleymix.mixing.reporting import common_fields
-from shapleymix.mixing.solving import solve_all
 from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 
@@ -174,10 +173,9 @@ def _spread_points(one: Question, w: FloatArray, points: int) -> tuple[FloatArra
     sides, lost, raised = np.zeros((len(shares), 2)), [], False
     for _ in range(1 + ROUNDS):
         asked = [replace(one, goal=replace(one.goal, w=share * w[0] + (1 - share) * w[1])) for share in wanted.tolist()]
-        proofs = zip(asked, solve_all([each.goal for each in asked]), strict=True)
-        helped = [each.with_help(proof) for each, proof in proofs]
-        known |= {share: proof for share, (_, proof) in zip(wanted.tolist(), helped, strict=True)}
-        raised |= any(each.free is not None for each, _ in helped)
+        solved = solve_questions(asked)
+        known |= {share: proof for share, (_, proof) in zip(wanted.tolist(), solved, strict=True)}
+        raised |= any(each.free is not None for each, _ in solved)
         shares = np.array(sorted(known))
         losses = one.surface.mean(np.stack([known[share].p for share in shares.tolist()]))
         sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)

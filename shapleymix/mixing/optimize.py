@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from shapleymix.fitting.settings import Size
 from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.asked import Asked, is_called_as, takes_keywords
 from shapleymix.mixing.frontier import POINTS, Frontier, frontier_of
-from shapleymix.mixing.question import Question
-from shapleymix.mixing.reporting import candidates_of, report, tokens_of
+from shapleymix.mixing.question import Question, solve_questions
+from shapleymix.mixing.reporting import candidates_of, report
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import FloatArray
 from shapleymix.tables.mixtures import Rivals
@@ -37,7 +37,7 @@ class Problem(Question):
 
     def solve(self) -> Mixture:
         """The optimal mixture, with its proof."""
-        return solve_problems((self,))[0]
+        return report(*solve_questions((self,))[0])
 
     def compare(self, mixtures: Rivals) -> Candidates:
         """Several mixtures side by side, and what each gains over the first."""
@@ -46,17 +46,6 @@ class Problem(Question):
     def frontier(self, between: str, points: int = POINTS) -> Frontier:
         """The trade-off between the mean losses of two sets of targets, such as `"en:rest"`."""
         return frontier_of(self, between, points)
-
-    def with_tokens(self, change: str) -> Self:
-        """The same question with more or fewer unique tokens at hand: `"de+50B"`, `"en-1T,de+10B"`."""
-        available = self.surface.available
-        return self.with_available(available + tokens_of(str(change), self.within.sources, available))
-
-
-def solve_problems(problems: Sequence[Problem]) -> tuple[Mixture, ...]:
-    """The optimal mixtures of several problems of one kind."""
-    found = zip(problems, solve_all([one.goal for one in problems], problems[0].asked.seed), strict=True)
-    return tuple(report(*one.with_help(proof)) for one, proof in found)
 
 
 @is_called_as(Asked)
@@ -194,7 +183,7 @@ def optimize_scales(
         except InfeasibleError as error:
             message = f"at N = {size}, D = {tokens}: {error.message}"
             raise InfeasibleError(message, hint=error.hint, faults=error.faults) from error
-    return solve_problems(questions)
+    return tuple(report(*solved) for solved in solve_questions(questions))
 
 
 @takes_keywords

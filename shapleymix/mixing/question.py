@@ -7,6 +7,7 @@ Axes: M sources, K targets, B replicates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,13 +24,13 @@ from shapleymix.fitting.surface import Gain, Surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Mixture
 from shapleymix.mixing.asked import Asked
-from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of
+from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of, tokens_of
 from shapleymix.mixing.constraints import rows_and_curves
 from shapleymix.mixing.goal import WORST, Goal
 from shapleymix.mixing.infeasibility import explain, require_feasible
 from shapleymix.mixing.polytope import JUMP, LEAST_NONZERO, REGIME, UNSEEN, Polytope
 from shapleymix.mixing.proof import Proof
-from shapleymix.mixing.solving import OF_TARGETS, join_pieces, solve
+from shapleymix.mixing.solving import OF_TARGETS, join_pieces, solve, solve_all
 from shapleymix.mixing.weights import Weights, weights_of
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import own_data, paths_of, unit_of
@@ -184,6 +185,11 @@ class Question:
         )
         return self.of(asked)
 
+    def with_tokens(self, change: str) -> Self:
+        """The same question with more or fewer unique tokens at hand: `"de+50B"`, `"en-1T,de+10B"`."""
+        available = self.surface.available
+        return self.with_available(available + tokens_of(str(change), self.within.sources, available))
+
     @property
     def own(self) -> BoolArray:
         """Which sources (M, K) are each target's own data, or that of the language of a task."""
@@ -238,6 +244,12 @@ class Question:
         """Its interval for one trained run."""
         low, high = self.surface.objective_interval(p[None], self.goal.of, self.level)[:, 0].tolist()
         return low, high
+
+
+def solve_questions(asked: Sequence[Question]) -> list[tuple[Question, Proof]]:
+    """Questions of one kind with their optima; see `Question.with_help`."""
+    proofs = solve_all([one.goal for one in asked], asked[0].asked.seed) if asked else []
+    return [one.with_help(proof) for one, proof in zip(asked, proofs, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ Axes: M sources, K targets, B replicates.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from shapleymix.errors import InfeasibleError, SolveError, UsageError, did_you_mean
+from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.fitting.coverage import BUDGETS
 from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
@@ -30,14 +29,13 @@ from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, JUMP, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
-from shapleymix.mixing.question import Question, Searched
-from shapleymix.mixing.solving import refine, solve, solve_all, solve_replicates
+from shapleymix.mixing.question import Question, Searched, solve_questions
+from shapleymix.mixing.solving import refine, solve_replicates
 from shapleymix.records import FloatArray
 from shapleymix.statistics import interval_ends
 from shapleymix.tables.languages import column_of
 from shapleymix.tables.mixtures import ONCE, Rivals, baselines_beside, epochs_of, rivals_of, shares_of_bytes
 from shapleymix.tables.sheets import as_list
-from shapleymix.tables.words import format_size, parse_size
 
 LEAST = 1e-9
 """A slope below this, relative to the objective, is rounding."""
@@ -52,34 +50,6 @@ SAME = 1e-7
 """Relative: by how much the reported objective may differ from the minimised one, by rounding."""
 NEAR = "near"
 """How the name of a mixture begins that a search found."""
-_HINT = "write it like de+50B, or en-1T,de+10B for several at once"
-
-
-def tokens_of(text: str, sources: tuple[str, ...], available: FloatArray) -> FloatArray:
-    """The change (M,) of the unique tokens at hand (M,) that a text stands for."""
-    change = np.zeros(len(sources))
-    for part in text.split(","):
-        place, tokens = _part(part.strip(), sources)
-        name, what = sources[place], f"what if {text}"
-        if change[place]:
-            raise UsageError(f"{what}: {name!r} is given twice")
-        if not np.isfinite(available[place]):
-            raise UsageError(f"{what}: the tokens of {name!r} are not known", hint="give them, or a languages table")
-        if available[place] + tokens < 0:
-            raise UsageError(f"{what}: {name!r} has {format_size(available[place])} tokens, fewer than are taken away")
-        change[place] = tokens
-    return change
-
-
-def _part(text: str, sources: tuple[str, ...]) -> tuple[int, float]:
-    """Place and signed tokens of `de+50B`; the longest name that is a source, since a name may hold signs, too."""
-    for name in sorted(sources, key=len, reverse=True):
-        rest = text.removeprefix(name).strip()
-        if text.startswith(name) and rest[:1] in ("+", "-"):
-            tokens = parse_size(rest[1:], f"what if {text}")
-            return sources.index(name), tokens if rest[0] == "+" else -tokens
-    name = re.split("[+-]", text)[0].strip()
-    raise UsageError(f"what if: {text!r} is no change of a source's tokens", hint=did_you_mean(name, sources) or _HINT)
 
 
 def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
@@ -92,31 +62,25 @@ def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
     UsageError
         If a text is no change.
     """
-    given = one.asked.what_if
-    texts = [str(text).strip() for text in as_list(given)]
-    return tuple(_answer_what_if(one, proof, text) for text in dict.fromkeys(filter(None, texts)))
-
-
-def _answer_what_if(one: Question, proof: Proof, text: str) -> WhatIf:
-    more = tokens_of(text, one.within.sources, one.surface.available)
-    try:
-        other = one.with_available(one.surface.available + more)
-    except InfeasibleError as error:
-        raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
-    other, new = other.with_help(solve(other.goal, one.asked.seed))
-    gain = gain_between((other.surface, new.p), (one.surface, proof.p), one.goal.of, one.level, runs=False)
-    return WhatIf(**_comparison(other, text, new.p, gain))
+    texts, found = [str(text).strip() for text in as_list(one.asked.what_if)], []
+    for text in dict.fromkeys(filter(None, texts)):
+        try:
+            [(other, new)] = solve_questions([one.with_tokens(text)])
+        except InfeasibleError as error:
+            raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
+        gain = gain_between((other.surface, new.p), (one.surface, proof.p), one.goal.of, one.level, runs=False)
+        found.append(WhatIf(**_comparison(other, text, new.p, gain)))
+    return tuple(found)
 
 
 def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     """The bounds that hold an optimum back, those of the steepest slope first, and what relaxing each saves."""
     found = sorted(_binding(one, proof), key=lambda bound: -np.nan_to_num(bound[0].per_ratio, nan=np.inf))
-    relaxed = [_relax(one, *bound) for bound in found[:PRICED]]
-    solved = solve_all([other.goal for other, _ in relaxed], one.asked.seed) if relaxed else []
+    relaxed, changes = zip(*[_relax(one, *bound) for bound in found[:PRICED]], strict=True) if found else ((), ())
     prices = [price for price, *_ in found]
-    for place, ((other, change), new) in enumerate(zip(relaxed, solved, strict=True)):
-        ends = (other.surface, other.with_help(new)[1].p), (one.surface, proof.p)
-        by_law = one.fit.jumps is None  # what it misses else is no matter of bounds
+    by_law = one.fit.jumps is None  # what it misses else is no matter of bounds
+    for place, (change, (other, new)) in enumerate(zip(changes, solve_questions(relaxed), strict=True)):
+        ends = (other.surface, new.p), (one.surface, proof.p)
         gain = gain_between(*ends, one.goal.of, one.level, runs=False, by_law=by_law)
         saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
         slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
