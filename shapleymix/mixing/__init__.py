@@ -23,7 +23,7 @@ Where to add what:
 
   a bound        a field of `bounds.Bounds`, of which `polytope_of` makes rows or tighter ratios; engine, proof, prices
                  and repairs follow from the `Polytope`
-  an objective   a word beside `MEAN` and `WORST` in `goal`; `Weights.of` gives its weights and unit, `Goal.of` its
+  an objective   a word beside `MEAN` and `WORST` in `asked`; `Weights.of` gives its weights and unit, `Goal.of` its
                  value and `Goal.active` its weights at a mixture; then `engine`, whose multipliers prove it
   a baseline     `tables.mixtures`, by its name; `reporting` compares with every one that is asked for
 """

@@ -23,13 +23,19 @@ from shapleymix.fitting.surface import Score
 from shapleymix.mixing.answers import Answer
 from shapleymix.mixing.bounds import Bounds
 from shapleymix.mixing.constraints import Constraint
-from shapleymix.mixing.goal import MEAN, NORMALIZED, WORST, WeightSpec
-from shapleymix.records import Record
+from shapleymix.records import FloatArray, Record
+from shapleymix.tables.languages import Languages
 from shapleymix.tables.mixtures import MixtureSpec, Rivals
 from shapleymix.tables.words import parse_choice, parse_level, parse_number, parse_positive, parse_whole
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
+MEAN, WORST = "mean", "worst"
+
+WeightSpec = str | os.PathLike[str] | Mapping[str, float | str] | Sequence[float] | FloatArray | Languages
+"""Whatever may be given for weights: a word, numbers by target or in their order, a languages table or its file."""
 
 
 @dataclass(frozen=True)

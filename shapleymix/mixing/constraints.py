@@ -39,12 +39,14 @@ class CurvedConstraints:
         Each in units of ratio, and of any shape.
     """
 
-    variable: Any
-    names: tuple[str, ...]
-    expressions: tuple[Any, ...]
+    variable: Any = None
+    names: tuple[str, ...] = ()
+    expressions: tuple[Any, ...] = ()
 
     def violation(self, p: FloatArray) -> float:
-        """By how much a mixture (M,) breaks the worst of them; infinite where one has no value."""
+        """By how much a mixture (M,) breaks the worst of them; 0 without any, infinite where one has no value."""
+        if not self.names:
+            return 0.0
         self.variable.value = np.maximum(p, 0.0)
         over = np.max([np.max(one.value) for one in self.expressions])
         return max(float(np.nan_to_num(over, nan=np.inf)), 0.0)
@@ -72,7 +74,7 @@ class CurvedConstraints:
         return replace(self, expressions=tuple(one - by if name == own else one for own, one in pairs))
 
 
-def rows_and_curves(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope, CurvedConstraints | None]:
+def rows_and_curves(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[Polytope, CurvedConstraints]:
     """The bounds with every affine constraint of the user's own as rows, and the others.
 
     Raises
@@ -81,7 +83,7 @@ def rows_and_curves(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[
         If one is not convex. UsageError if a function returns no constraint, or one that is not of the ratios alone.
     """
     if not functions:
-        return bounds, None
+        return bounds, CurvedConstraints()
     import cvxpy as cp
 
     p, further = cp.Variable(len(bounds.sources)), []
@@ -102,7 +104,7 @@ def rows_and_curves(bounds: Polytope, functions: Sequence[Constraint]) -> tuple[
             for weights, limit in zip(rows, limits, strict=True):
                 bounds = bounds.with_row(name, weights, limit if equal else -np.inf, limit)
     names, expressions = zip(*further, strict=True) if further else ((), ())
-    return bounds, CurvedConstraints(p, names, expressions) if further else None
+    return bounds, CurvedConstraints(p, names, expressions)
 
 
 def _read_comparison(constraint: Any, p: Any, example: str) -> tuple[Any, bool]:

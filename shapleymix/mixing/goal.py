@@ -5,30 +5,32 @@ Axes: M sources, K targets; any leading axes of mixtures.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from shapleymix.fitting.surface import Surface
 from shapleymix.laws.pieces import Pieces, product
 from shapleymix.mixing.constraints import CurvedConstraints
 from shapleymix.mixing.polytope import Polytope, divergence, divergence_gradient
 from shapleymix.records import FloatArray
-from shapleymix.tables.languages import Languages
-
-UNWEIGHTED, NORMALIZED = "unweighted", "normalized"
-MEAN, WORST = "mean", "worst"
-
-WeightSpec = str | os.PathLike[str] | Mapping[str, float | str] | Sequence[float] | FloatArray | Languages
-"""Whatever may be given for weights: a word, numbers by target or in their order, a languages table or its file."""
 
 
-class Losses(Protocol):
-    """What predicts the losses (..., K) of mixtures (..., M): `Pieces`, or a law without convex ones."""
+@dataclass(frozen=True)
+class Searched:
+    """Losses without convex pieces: values, infinite where there is none, and no derivatives.
 
-    def losses(self, p: FloatArray) -> FloatArray: ...
+    They are the law's, or `corrected` by what it misses of mixtures near the runs.
+    """
+
+    surface: Surface
+    corrected: bool = False
+
+    def losses(self, p: FloatArray) -> FloatArray:
+        """Losses (..., K) of mixtures (..., M)."""
+        ask = self.surface.mean if self.corrected else self.surface.of_law
+        found = ask(p.reshape(-1, p.shape[-1]))
+        return np.where(np.isfinite(found), found, np.inf).reshape(*p.shape[:-1], -1)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Goal:
 
     Attributes
     ----------
-    law : Losses
+    law : Pieces or Searched
         The law at the budget; engines that need slopes take its `pieces`.
     w : array (K,)
         Weights of the targets.
@@ -47,19 +49,19 @@ class Goal:
         Whether the largest weighted loss is minimised.
     kl, anchor : float and array (M,), optional
         Weight of the penalty, in the unit of the objective, and its mixture.
-    curved : CurvedConstraints, optional
+    curved : CurvedConstraints
         Constraints of the user's own that are no rows of the bounds.
     tilt : array (M,), optional
         Slopes of a linear term: by how much a replicate's losses lean otherwise than its law.
     """
 
-    law: Losses
+    law: Pieces | Searched
     w: FloatArray
     within: Polytope
     worst: bool = False
     kl: float = 0.0
     anchor: FloatArray | None = None
-    curved: CurvedConstraints | None = None
+    curved: CurvedConstraints = field(default_factory=CurvedConstraints)
     tilt: FloatArray | None = None
 
     @property
@@ -94,7 +96,7 @@ class Goal:
     def penalty(self, p: FloatArray) -> float:
         """kl KL(p || anchor) of one mixture, infinite outside of the anchor's support, and the linear term."""
         leaning = 0.0 if self.tilt is None else float(self.tilt @ p)
-        return leaning + (self.kl * divergence(p, self.anchor) if self.kl > 0 and self.anchor is not None else 0.0)
+        return leaning + (0.0 if self.anchor is None else self.kl * divergence(p, self.anchor))
 
     def total(self, p: FloatArray) -> float:
         """What is minimised, at one mixture: loss and penalty."""
@@ -102,7 +104,7 @@ class Goal:
 
     def violation(self, p: FloatArray) -> float:
         """By how much a mixture (M,) is outside of the bounds and of the user's own constraints; 0 within."""
-        return max(self.within.violation(p), 0.0 if self.curved is None else self.curved.violation(p))
+        return max(self.within.violation(p), self.curved.violation(p))
 
     def active(self, p: FloatArray) -> FloatArray:
         """Weights (K,) at a mixture: all for the mean, for the worst case that of the largest weighted loss alone."""
@@ -113,10 +115,6 @@ class Goal:
 
     def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Gradient (M,) of the weighted sum of losses and of the penalty; -inf where a slope at ratio zero is."""
-        return self.pieces.gradient(p, w) + self.penalty_gradient(p)
-
-    def penalty_gradient(self, p: FloatArray) -> FloatArray:
-        """Gradient (M,) of the penalty."""
-        leaning = np.zeros_like(p) if self.tilt is None else self.tilt
-        pull = 0.0 if self.kl == 0 or self.anchor is None else self.kl * divergence_gradient(p, self.anchor)
-        return leaning + pull
+        leaning = 0.0 if self.tilt is None else self.tilt
+        pull = 0.0 if self.anchor is None else self.kl * divergence_gradient(p, self.anchor)
+        return self.pieces.gradient(p, w) + leaning + pull

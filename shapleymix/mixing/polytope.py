@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 from scipy.optimize import linprog
+from scipy.special import rel_entr
 
 from shapleymix.fitting.evidence import TRACE
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -233,9 +234,7 @@ class Polytope:
 
 def divergence(p: FloatArray, center: FloatArray) -> float:
     """KL(p || center) = sum_i p_i log(p_i / center_i) in nats; infinite outside of the centre's support."""
-    inside = p > 0
-    with np.errstate(divide="ignore"):
-        return float(np.sum(p[inside] * np.log(p[inside] / center[inside])))
+    return float(rel_entr(np.maximum(p, 0.0), center).sum())
 
 
 def divergence_gradient(p: FloatArray, center: FloatArray) -> FloatArray:

@@ -9,7 +9,6 @@ infinite.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -132,18 +131,12 @@ def without_proof(goal: Goal, p: FloatArray) -> Proof:
     return Proof(p, certificate, none, none, np.zeros(len(goal.within.rows)))
 
 
-def _bases(goal: Goal, p: FloatArray) -> Iterator[FloatArray]:
-    """Points (M,) at which tangents may touch, the mixture's own first."""
-    movable = goal.within.movable
-    for edge in (0.0, *TANGENT_OFFSETS):
-        base = np.where(movable & (p < edge), edge, p)
-        if edge == 0 or (base != p).any():
-            slopes = goal.pieces.slopes(base).jacobian()[:, goal.w > 0].sum(axis=1) + goal.penalty_gradient(base)
-            ball = goal.within.ball
-            steep = ball is not None and ball.kind == "kl" and bool((movable & (base <= 0)).any())
-            if np.isfinite(slopes[movable]).all() and not steep:
-                yield base
-    yield np.where(movable & (p < TANGENT_OFFSETS[-1]), TANGENT_OFFSETS[-1], p)
+def _bases(goal: Goal, p: FloatArray) -> list[FloatArray]:
+    """Points (M,) at which tangents may touch, the mixture's own first; a KL ball has none at a ratio of zero."""
+    movable, ball = goal.within.movable, goal.within.ball
+    bases = [np.where(movable & (p < edge), edge, p) for edge in (0.0, *TANGENT_OFFSETS)]
+    steep = ball is not None and ball.kind == "kl" and (movable & (p <= 0)).any()
+    return bases[1:] if steep else bases
 
 
 def _lower_bound(goal: Goal, base: FloatArray, by: Multipliers) -> tuple[float, float, FloatArray]:

@@ -23,10 +23,10 @@ from shapleymix.fitting.own_fit import AnyFit, as_fit
 from shapleymix.fitting.surface import Gain, Surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Mixture
-from shapleymix.mixing.asked import Asked
+from shapleymix.mixing.asked import WORST, Asked
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of, tokens_of
 from shapleymix.mixing.constraints import rows_and_curves
-from shapleymix.mixing.goal import WORST, Goal
+from shapleymix.mixing.goal import Goal, Searched
 from shapleymix.mixing.infeasibility import explain, require_feasible
 from shapleymix.mixing.polytope import JUMP, LEAST_NONZERO, REGIME, UNSEEN, Polytope
 from shapleymix.mixing.proof import Proof
@@ -250,22 +250,6 @@ def solve_questions(asked: Sequence[Question]) -> list[tuple[Question, Proof]]:
     """Questions of one kind with their optima; see `Question.with_help`."""
     proofs = solve_all([one.goal for one in asked], asked[0].asked.seed) if asked else []
     return [one.with_help(proof) for one, proof in zip(asked, proofs, strict=True)]
-
-
-@dataclass(frozen=True)
-class Searched:
-    """Losses without convex pieces: values, infinite where there is none, and no derivatives.
-
-    They are the law's, or `corrected` by what it misses of mixtures near the runs.
-    """
-
-    surface: Surface
-    corrected: bool = False
-
-    def losses(self, p: FloatArray) -> FloatArray:
-        ask = self.surface.mean if self.corrected else self.surface.of_law
-        found = ask(p.reshape(-1, p.shape[-1]))
-        return np.where(np.isfinite(found), found, np.inf).reshape(*p.shape[:-1], -1)
 
 
 def read_surface(fit: AnyFit, asked: Asked, N: float, D: float, available: FloatArray) -> Surface:

@@ -26,10 +26,10 @@ from shapleymix.fitting.surface import Gain, gain_between, widen
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import AHEAD, Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, list_names
 from shapleymix.mixing.bounds import families_of
-from shapleymix.mixing.goal import Goal
+from shapleymix.mixing.goal import Goal, Searched
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, JUMP, LEAST_NONZERO, READ, REGIME, TOKENS
 from shapleymix.mixing.proof import AT_BOUND, Proof, ProofError
-from shapleymix.mixing.question import Question, Searched, solve_questions
+from shapleymix.mixing.question import Question, solve_questions
 from shapleymix.mixing.solving import refine, solve_replicates
 from shapleymix.records import FloatArray
 from shapleymix.statistics import interval_ends
@@ -119,7 +119,7 @@ def _relax(one: Question, price: Price, field: str, place: int) -> tuple[Questio
     if price.side == "cap" and price.unit == "tokens":
         more = np.where(np.arange(len(bounds.upper)) == place, tokens, 0.0)
         return one.with_available(one.surface.available + more), tokens
-    if one.goal.curved is not None and field == "curved":
+    if field == "curved":
         return replace(one, goal=replace(one.goal, curved=one.goal.curved.relax(price.source, STEP))), STEP
     if bounds.ball is not None and field == "ball":
         return one.with_bounds(replace(bounds, ball=replace(bounds.ball, radius=bounds.ball.radius + STEP))), STEP

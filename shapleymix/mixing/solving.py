@@ -5,8 +5,10 @@ Axes: S goals, B replicates, R mixtures, M sources, K targets.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
@@ -33,7 +35,7 @@ def search(goal: Goal, seed: int) -> FloatArray:
     UsageError
         If there are constraints of the user's own that are not affine.
     """
-    if goal.curved is not None:
+    if goal.curved.names:
         raise UsageError("a law without convexity takes no cvxpy constraints that are not affine")
     rng, bounds = np.random.default_rng([seed, RandomStream.SEARCH]), goal.within
     vertices = corners(bounds, rng, CORNERS)
@@ -72,12 +74,12 @@ def _draw_mixtures(rng: np.random.Generator, vertices: FloatArray) -> FloatArray
 
 def refine(goal: Goal, start: FloatArray) -> FloatArray:
     """Where SLSQP leads from a mixture (M,); the start where that leaves the bounds, as a law of steps may make it."""
-    bounds, sides = goal.within, []
-    equal = bounds.row_low == bounds.row_high
-    for kind in filter(np.any, (equal, ~equal)):  # SLSQP wants equalities apart
-        low, high = bounds.row_low[kind], bounds.row_high[kind]
-        sides.append(LinearConstraint(bounds.rows[kind], low, high))  # pyright: ignore[reportArgumentType]
-
+    bounds = goal.within
+    rows, limits, equal = bounds.sums()
+    sums: Any = limits[:equal]
+    sides: list[Any] = [LinearConstraint(rows[:equal], sums, sums)]  # SLSQP wants equalities apart
+    if len(rows) > equal:
+        sides.append(LinearConstraint(rows[equal:], ub=limits[equal:]))  # pyright: ignore[reportArgumentType]
     if bounds.ball is not None:
         sides.append(NonlinearConstraint(bounds.ball.distance, -np.inf, bounds.ball.radius))
 
@@ -86,7 +88,6 @@ def refine(goal: Goal, start: FloatArray) -> FloatArray:
         return goal.total(inside / inside.sum())
 
     box = list(zip(bounds.lower.tolist(), bounds.upper.tolist(), strict=True))
-    sides.append(LinearConstraint(np.ones((1, len(start))), 1.0, 1.0))
     p = np.clip(minimize(total, start, method="SLSQP", bounds=box, constraints=sides).x, bounds.lower, bounds.upper)
     p = p / p.sum()
     return p if bounds.violation(p) <= FEASIBLE else start
@@ -118,7 +119,7 @@ def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[Proof]:
     if not all(goal.is_convex for goal in goals):
         return [without_proof(goal, _snap(goal, search(goal, seed))) for goal in goals]
     first = goals[0]
-    alike = all(goal.within.is_box and goal.worst == first.worst and goal.curved is None for goal in goals)
+    alike = all(goal.within.is_box and goal.worst == first.worst and not goal.curved.names for goal in goals)
     if not alike or any(goal.pieces.curves is not None for goal in goals):
         return [_prove_optimum(goal, *_solve_with_tangents(goal, goal.pieces)) for goal in goals]
     same = all(goal.law is first.law for goal in goals)
@@ -148,8 +149,7 @@ def _solve_with_tangents(
     """
     program, curved = _program([goal], pieces, tilts), goal.curved
     found = minimise(program, tolerance)
-    for _ in range(CUTS if curved is not None else 0):
-        assert curved is not None
+    for _ in range(CUTS if curved.names else 0):
         outside = np.array([curved.violation(p) > met for p in found.p])
         if not outside.any():
             break
@@ -163,7 +163,7 @@ def _solve_with_tangents(
             raise InfeasibleError("no mixture within the bounds meets the constraints", hint="relax one of them")
         found.p[outside], found.gap[outside] = changed.p, changed.gap
         found = changed if outside.all() else found
-    return goal if curved is None else _with_rows(goal, program), found
+    return _with_rows(goal, program), found
 
 
 def _append_rows(old: FloatArray, new: FloatArray) -> FloatArray:
@@ -173,10 +173,9 @@ def _append_rows(old: FloatArray, new: FloatArray) -> FloatArray:
 
 def _with_rows(goal: Goal, program: Program) -> Goal:
     """The goal with the tangents of the first member as rows, named as their constraints are."""
-    assert goal.curved is not None
     count, within = len(goal.within.sums()[0]) - len(program.equal), goal.within
-    names = goal.curved.names * ((program.rows.shape[1] - count) // len(goal.curved.names))
-    for name, weights, limit in zip(names, program.rows[0, count:], program.limits[0, count:].tolist(), strict=True):
+    cuts = zip(itertools.cycle(goal.curved.names), program.rows[0, count:], program.limits[0, count:].tolist())
+    for name, weights, limit in cuts:
         within = within.with_row(name, weights, -np.inf, limit)
     return replace(goal, within=within)
 
@@ -242,8 +241,7 @@ def _prove_optimum(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proo
         hint = "widen the bounds a little, add small floors, or give targets that no source helps weight zero"
         raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
     own, count = np.array(met.within.row_names), len(goal.within.rows)
-    names = () if goal.curved is None else goal.curved.names
-    curved = {name: -float(by.rows[count:][own[count:] == name].sum()) for name in names}
+    curved = {name: -float(by.rows[count:][own[count:] == name].sum()) for name in goal.curved.names}
     return replace(best, rows=by.rows[:count], curved=curved)
 
 

@@ -15,8 +15,7 @@ from shapleymix.errors import DataError, UsageError, did_you_mean
 from shapleymix.files import is_table_name
 from shapleymix.fitting.own_fit import AnyFit
 from shapleymix.fitting.surface import Surface
-from shapleymix.mixing.asked import Asked
-from shapleymix.mixing.goal import MEAN, NORMALIZED, UNWEIGHTED
+from shapleymix.mixing.asked import MEAN, NORMALIZED, UNWEIGHTED, Asked
 from shapleymix.records import FloatArray
 from shapleymix.tables.languages import Languages, column_of, own_data, paths_of, read_languages
 from shapleymix.tables.words import amounts, parse_number, parse_positive
