@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from scipy.special import rel_entr
 
 from shapleymix.fitting.evidence import TRACE
-from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.records import BoolArray, FloatArray
 
 FEASIBLE = 1e-9
 """A mixture that breaks a bound by more than this, in units of ratio, is outside of it."""
@@ -162,16 +162,12 @@ class Polytope:
     def sums(self) -> tuple[FloatArray, FloatArray, int]:
         """Rows (., M) which times a mixture are at most the limits; these; and how many rows, the first, equal theirs:
         the unit sum, then sums with one value, then other sums."""
-        places, signs, equal = self._sides()
-        rows = np.concatenate([np.ones((1, len(self.sources))), signs[:, None] * self.rows[places]])
-        return rows, np.append(1.0, np.where(signs < 0, -self.row_low[places], self.row_high[places])), 1 + equal
+        signs, limits, equal = self._sides()
+        return np.vstack([np.ones(len(self.sources)), signs @ self.rows]), np.append(1.0, limits), 1 + equal
 
     def multipliers_of_rows(self, multipliers: FloatArray) -> FloatArray:
         """Multipliers (G,) of the rows, above 0 at a floor and below at a cap, from those of `sums`."""
-        places, signs, _ = self._sides()
-        found = np.zeros(len(self.rows))
-        np.add.at(found, places, -signs * multipliers[1:])
-        return found
+        return -multipliers[1:] @ self._sides()[0]
 
     def matrices(self) -> tuple[FloatArray, FloatArray, int]:
         """The same over (s, v) with the rows of an L1 ball last: v >= |s - center|, and the sum of v."""
@@ -183,12 +179,13 @@ class Polytope:
         rows = np.concatenate([np.pad(rows, ((0, 0), (0, M))), around])
         return rows, np.concatenate([limits, center, -center, [self.ball.radius]]), equal
 
-    def _sides(self) -> tuple[IntArray, FloatArray, int]:
-        """Places of the sides of rows that bound, those of equalities first; -1 for a floor, else 1; how many equal."""
-        equal = self.row_low == self.row_high
-        sides = equal, ~equal & np.isfinite(self.row_low), ~equal & np.isfinite(self.row_high)
-        counts = [int(side.sum()) for side in sides]
-        return np.concatenate([np.flatnonzero(side) for side in sides]), np.repeat([1.0, -1.0, 1.0], counts), counts[0]
+    def _sides(self) -> tuple[FloatArray, FloatArray, int]:
+        """The sides (., G) of rows that bound, those of equalities first, -1 at the row of a floor and 1 at others; the
+        limit of each; and how many equal theirs."""
+        equal, eye = self.row_low == self.row_high, np.eye(len(self.rows))
+        floors, caps = ~equal & np.isfinite(self.row_low), ~equal & np.isfinite(self.row_high)
+        limits = np.concatenate([self.row_low[equal], -self.row_low[floors], self.row_high[caps]])
+        return np.concatenate([eye[equal], -eye[floors], eye[caps]]), limits, int(equal.sum())
 
     @property
     def is_none(self) -> BoolArray:
@@ -222,12 +219,11 @@ class Polytope:
         if not found.success:
             return replace(self, lower=lower, upper=upper)
         off_floor, off_cap, off_rows = np.split(found.x[wide : wide + count] > 0.5, [M, 2 * M])
-        places, signs, _ = self._sides()
         # Of a sum without room the ratios are held already, each by its own bounds.
-        has_room = np.abs(self.rows[places]) @ (off_floor & off_cap) > 0
-        at, capped = (part[equal - 1 :][~off_rows & has_room[equal - 1 :]] for part in (places, signs > 0))
-        low, high = self.row_low.copy(), self.row_high.copy()
-        low[at] = high[at] = np.where(capped, high[at], low[at])
+        has_room = np.abs(self.rows) @ (off_floor & off_cap) > 0
+        held = self._sides()[0][equal - 1 :][~off_rows] * has_room
+        low = np.where((held > 0).any(axis=0), self.row_high, self.row_low)
+        high = np.where((held < 0).any(axis=0), low, self.row_high)
         lower, upper = np.where(off_cap, lower, upper), np.where(off_floor, upper, lower)
         return replace(self, lower=lower, upper=upper, row_low=low, row_high=high)
 
