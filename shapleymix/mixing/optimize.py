@@ -290,26 +290,25 @@ def _require_scaling(fit: AnyFit) -> None:
             raise SolveError(message, hint=f"fit on runs with three or more {name}, or give N and D in place of flops")
 
 
-def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]) -> dict[int, Problem]:
-    """The problems at each log N that the bounds leave a mixture for, by their places in the grid.
+def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]) -> list[Problem]:
+    """The problems at each log N of a grid that the bounds leave a mixture for.
 
     Raises
     ------
     SolveError
         If an optimum would have no proof.
     """
-    found, refusal = {}, None
-    for place, N in enumerate(np.exp(grid).tolist()):
+    found, refused = [], []
+    for N in np.exp(grid).tolist():
         try:
-            found[place] = one = problem(fit, N, flops / FLOPS_PER_PARAMETER_TOKEN / N, **keywords)
+            found.append(problem(fit, N, flops / FLOPS_PER_PARAMETER_TOKEN / N, **keywords))
         except InfeasibleError as error:
-            refusal = error
-            continue
-        if not one.goal.is_convex:
-            message = "the objective may not be convex in the mixture, and optima without a proof cannot be compared"
-            raise SolveError(message, hint="ask for several N and D of that budget, and take the best")
-    if not found and refusal is not None:
-        raise refusal
+            refused.append(error)
+    if not found:
+        raise refused[-1]
+    if not all(one.goal.is_convex for one in found):
+        message = "the objective may not be convex in the mixture, and optima without a proof cannot be compared"
+        raise SolveError(message, hint="ask for several N and D of that budget, and take the best")
     return found
 
 
@@ -325,11 +324,10 @@ def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
     edges = low, high = (max(middle - half, 0.0), min(middle + half, 2 * middle))
     best, found = middle, None
     for _ in range(ROUNDS):
-        grid = np.linspace(low, high, GRID)
-        problems = _problems(fit, grid, flops, keywords)
-        optima = [proof.certificate.objective for proof in solve_all([one.goal for one in problems.values()])]
-        place = list(problems)[int(np.argmin(optima))]
-        best, found = float(grid[place]), problems[place]
+        problems = _problems(fit, np.linspace(low, high, GRID), flops, keywords)
+        optima = [proof.certificate.objective for proof in solve_all([one.goal for one in problems])]
+        found = problems[np.argmin(optima)]
+        best = float(np.log(found.surface.N))
         cell = ZOOM * (high - low) / (GRID - 1)
         low, high = max(edges[0], best - cell), min(edges[1], best + cell)
     if found is None or min(best - edges[0], edges[1] - best) < 1e-6:
@@ -344,9 +342,9 @@ def _interval(fit: Any, flops: float, keywords: dict[str, Any], best: Problem, p
         return np.nan, np.nan
     middle, half = np.log(best.surface.N), 0.5 * DECADES * np.log(10.0)
     grid = np.linspace(middle - half, middle + half, 2 * GRID - 1)
-    each = _problems(fit, grid, flops, keywords).items()
-    values = {place: one.goal.of(one.draws.losses(p)) for place, one in each if one.draws is not None}
-    size = np.exp(_lowest(grid[list(values)], np.stack(list(values.values()))))
+    known = [(one, one.draws) for one in _problems(fit, grid, flops, keywords) if one.draws is not None]
+    values = np.stack([one.goal.of(draws.losses(p)) for one, draws in known])
+    size = np.exp(_lowest(np.log([one.surface.N for one, _ in known]), values))
     low, high = np.quantile(size, [0.5 - best.level / 2, 0.5 + best.level / 2]).tolist()
     return min(low, best.surface.N), max(high, best.surface.N)
 
