@@ -11,6 +11,7 @@ Axes: M sources, K targets, R points.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -106,9 +107,9 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     _refuse_other_goals(one)
     surface, targets = one.surface, one.surface.targets
     names = sides_of(between, targets, families_of(one.asked.table, targets, one.fit.parents))
-    w = np.stack([_side_weights(side, targets, one.weights) for side in names])
-    shares, proofs, notices = _spread_points(one, w, points)
-    entries = tuple(_point(one, w, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
+    sides = [replace(one, goal=replace(one.goal, w=_side_weights(side, targets, one.weights))) for side in names]
+    shares, proofs, notices = _spread_points(sides, points)
+    entries = tuple(_point(sides, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
     numbers = tuple(map(str, range(1, len(entries) + 1)))
     notices += [f"{len(entries)} of {points} points differ: the curve has a kink, or is one"] * (len(entries) < points)
     warnings = surface.warnings(np.stack([entry.p for entry in entries]), numbers)
@@ -163,22 +164,23 @@ def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weig
     return inside / inside.sum()
 
 
-def _spread_points(one: Question, w: FloatArray, points: int) -> tuple[FloatArray, list[Proof], list[str]]:
-    """Shares and optima of points that are spread along the curve, no one worse than another on both sides.
+def _spread_points(ends: Sequence[Question], points: int) -> tuple[FloatArray, list[Proof], list[str]]:
+    """Shares and optima of points that are spread along the curve between the optima of two questions, no one worse
+    than another on both sides.
 
     Of the curve the part counts on which the law has a prediction; what else there is is said.
     """
-    known: dict[float, Proof] = {}
+    (one, other), known = ends, dict[float, Proof]()
     shares = wanted = np.array([0.0, *(FIRST_ODDS / (1 + FIRST_ODDS)), 1.0])
     sides, lost, raised = np.zeros((len(shares), 2)), [], False
     for _ in range(1 + ROUNDS):
-        asked = [replace(one, goal=replace(one.goal, w=share * w[0] + (1 - share) * w[1])) for share in wanted.tolist()]
-        solved = solve_questions(asked)
+        weights = [share * one.goal.w + (1 - share) * other.goal.w for share in wanted.tolist()]
+        solved = solve_questions([replace(one, goal=replace(one.goal, w=w)) for w in weights])
         known |= {share: proof for share, (_, proof) in zip(wanted.tolist(), solved, strict=True)}
         raised |= any(each.free is not None for each, _ in solved)
         shares = np.array(sorted(known))
         losses = one.surface.mean(np.stack([known[share].p for share in shares.tolist()]))
-        sides = np.stack([replace(one.goal, w=side).of(losses) for side in w], axis=-1)
+        sides = np.stack([end.goal.of(losses) for end in ends], axis=-1)
         there = np.isfinite(sides).all(axis=1)
         if not there.any():
             hint = "add small floors, or weights"
@@ -225,9 +227,8 @@ def _nearest(way: FloatArray, points: int) -> list[int]:
     return sorted({0, len(way) - 1, *np.abs(way[:, None] - wanted).argmin(axis=0).tolist()})
 
 
-def _point(one: Question, w: FloatArray, share: float, proof: Proof) -> FrontierPoint:
+def _point(ends: Sequence[Question], share: float, proof: Proof) -> FrontierPoint:
     """One point as it is reported."""
-    p, losses = proof.p, one.surface.mean(proof.p[None])[0]
-    sides = [replace(one, goal=replace(one.goal, w=side)) for side in w]
-    first, second = ((side.objective(p), *side.objective_interval(p)) for side in sides)
+    p, losses = proof.p, ends[0].surface.mean(proof.p[None])[0]
+    first, second = ((end.objective(p), *end.objective_interval(p)) for end in ends)
     return FrontierPoint(share, p, losses, *first, *second, proof.certificate)
