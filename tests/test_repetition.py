@@ -52,7 +52,7 @@ def test_pieces_with_a_supply_are_convex_have_true_slopes_and_proved_optima(name
     assert (pieces.losses(share * p + (1 - share) * q) <= chord * (1 + 1e-12)).all()
     goal = Goal(pieces, w, bounds_of(bounds, 4, rng), worst=bool(seed % 2), kl=0.0, anchor=None)
     proof = solve(goal)
-    assert proof.gap <= 1e-7
+    assert proof.certificate.relative_gap <= 1e-7
     others = [one for one in 0.5 * p + 0.5 * proof.p if goal.within.violation(one) <= 1e-9]
     others += [one for one in 0.98 * proof.p + 0.02 * q if goal.within.violation(one) <= 1e-9]
     assert all(goal.total(one) >= proof.certificate.lower_bound * (1 - 1e-9) for one in others)

@@ -82,11 +82,6 @@ class Proof:
     rows: FloatArray
     curved: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def gap(self) -> float:
-        """Relative gap."""
-        return self.certificate.relative_gap
-
 
 def prove(goal: Goal, p: FloatArray, by: Multipliers | None = None) -> Proof:
     """The tightest proof of p (M,) by tangents at it or, where a slope is infinite, next to it.

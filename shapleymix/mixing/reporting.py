@@ -24,7 +24,18 @@ from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between, widen
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.answers import AHEAD, Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, list_names
+from shapleymix.mixing.answers import (
+    AHEAD,
+    Candidate,
+    Candidates,
+    Mixture,
+    Price,
+    Rival,
+    WhatIf,
+    is_sure,
+    list_names,
+    with_ends,
+)  # fmt: skip
 from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.goal import Goal, Searched
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, JUMP, LEAST_NONZERO, READ, REGIME, TOKENS
@@ -82,7 +93,7 @@ def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     for place, (change, (other, new)) in enumerate(zip(changes, solve_questions(relaxed), strict=True)):
         ends = (other.surface, new.p), (one.surface, proof.p)
         gain = gain_between(*ends, one.goal.of, one.level, runs=False, by_law=by_law)
-        saved = {"saves": gain.value, "saves_low": gain.low, "saves_high": gain.high, "probability": gain.probability}
+        saved = with_ends("saves", gain.value, gain.low, gain.high) | {"probability": gain.probability}
         slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
         prices[place] = replace(prices[place], change=change, per_ratio=float(slope), **saved)
     return tuple(prices)
@@ -148,32 +159,21 @@ def report(one: Question, proof: Proof) -> Mixture:
     surface, goal, p, within = one.surface, one.goal, proof.p, one.within
     _assert_minimised(one, proof)
     left = np.maximum(p - within.supply.read / surface.D, 0.0)
-    losses = surface.mean(p[None])[0]
-    losses_low, losses_high = surface.interval(p[None], one.level)[:, 0]
-    low, high = one.objective_interval(p)
     draws, ends = one.draws, interval_ends(one.level)
     optima = p[None][:0] if draws is None else solve_replicates(goal, draws, _tilts(one, p, draws))
     spread = np.quantile(optima, ends, axis=0, method="nearest") if len(optima) else np.full((2, len(p)), np.nan)
-    p_low, p_high = widen(spread, p)
     rivals = _rivals(one, p)
+    warnings = [*_say_what_is_ahead(rivals, one.unit), *_warn(one, proof)]
     return Mixture(
-        **common_fields(
-            one, [*_say_what_is_ahead(rivals, one.unit), *_warn(one, proof)], (*one.notices, *_note(draws, len(optima)))
-        ),
-        p=p,
-        p_low=p_low,
-        p_high=p_high,
-        losses=losses,
-        losses_low=losses_low,
-        losses_high=losses_high,
+        **common_fields(one, warnings, (*one.notices, *_note(draws, len(optima)))),
+        **with_ends("p", p, *widen(spread, p)),
+        **with_ends("losses", surface.mean(p[None])[0], *surface.interval(p[None], one.level)[:, 0]),
+        **with_ends("objective", one.objective(p), *one.objective_interval(p)),
         weights=goal.w,
-        objective=one.objective(p),
-        objective_low=low,
-        objective_high=high,
         certificate=proof.certificate,
         caps=within.upper,
         floors=within.lower,
-        binding=prices_of(one, proof) if proof.gap <= LOOSE else (),
+        binding=prices_of(one, proof) if proof.certificate.relative_gap <= LOOSE else (),
         epochs=epochs_of(p, surface.available, surface.D),
         p_bytes=shares_of_bytes(left, column_of(one.asked.table, "bytes_per_token", within.sources)),
         baselines=rivals,
@@ -230,10 +230,10 @@ def _indifferent(one: Question) -> bool:
 def _warn(one: Question, proof: Proof) -> Iterator[str]:
     """Warnings, those first that change most of what a reader would do."""
     within, p, anchor = one.within, proof.p, one.goal.anchor
-    if np.isnan(proof.gap):
+    if np.isnan(proof.certificate.relative_gap):
         yield "What is asked is not convex in the mixture: this is the best of a search, without a proof."
-    elif not proof.gap <= LOOSE:
-        yield f"The proof is loose: a mixture may be better by {proof.gap:.1e} of the objective."
+    elif not proof.certificate.relative_gap <= LOOSE:
+        yield f"The proof is loose: a mixture may be better by {proof.certificate.relative_gap:.1e} of the objective."
     least = (np.array(within.floor_origin) == REGIME) & (p <= within.lower + AT_BOUND)
     if least.any():
         names = list_names([f"{within.sources[i]} {p[i]:.3g}" for i in np.flatnonzero(least).tolist()])
@@ -285,11 +285,11 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     each = [_comparison(one, *pair, gain) for pair, gain in zip(mixtures.items(), gains, strict=True)]
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
     times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist()
-    for known, gain, (usual, low, high) in zip(each, gains, times, strict=True):
-        known |= dict(zip(("gains", "gains_low", "gains_high"), gain.each, strict=True))
+    for known, gain, needed in zip(each, gains, times, strict=True):
+        known |= with_ends("gains", *gain.each) | with_ends("times", *needed)
         within = allowed.violation(known["p"]) <= FEASIBLE
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
-        found.append(Rival(**known, within_bounds=within, reason=reason, times=usual, times_low=low, times_high=high))
+        found.append(Rival(**known, within_bounds=within, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
@@ -337,10 +337,9 @@ def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
 
 def _comparison(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
     """The fields of a mixture that is compared with another."""
-    low, high = one.objective_interval(p)
-    found = {"name": name, "p": p, "objective": one.objective(p), "objective_low": low, "objective_high": high}
-    gained = {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high, "probability": gain.probability}
-    return found | gained
+    found = {"name": name, "p": p, "probability": gain.probability}
+    found |= with_ends("objective", one.objective(p), *one.objective_interval(p))
+    return found | with_ends("gain", gain.value, gain.low, gain.high)
 
 
 def common_fields(one: Question, warnings: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:

@@ -235,7 +235,7 @@ def _prove_optimum(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proo
             continue
         proof = prove(met, p, by)
         best = proof if best is None or proof.certificate.gap < best.certificate.gap else best
-        if best.gap <= TOLERANCE:
+        if best.certificate.relative_gap <= TOLERANCE:
             break
     if best is None:
         hint = "widen the bounds a little, add small floors, or give targets that no source helps weight zero"

@@ -89,7 +89,7 @@ def check(seed: int) -> None:
     proof = solve(goal)
     total, size = goal.total(proof.p), abs(goal.total(proof.p))
     assert goal.within.violation(proof.p) <= FEASIBLE, f"outside by {goal.within.violation(proof.p):.2g}"
-    assert 0 <= proof.certificate.gap <= TIGHT * size, f"gap {proof.gap:.2g}"
+    assert 0 <= proof.certificate.gap <= TIGHT * size, f"gap {proof.certificate.relative_gap:.2g}"
     assert abs(proof.certificate.objective - total) <= ROUNDING * size
     for p in others(goal.within, proof.p, np.random.default_rng(seed)):
         if goal.within.violation(p) <= FEASIBLE:
