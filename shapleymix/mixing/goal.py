@@ -51,8 +51,8 @@ class Goal:
         Weight of the penalty, in the unit of the objective, and its mixture.
     curved : CurvedConstraints
         Constraints of the user's own that are no rows of the bounds.
-    tilt : array (M,), optional
-        Slopes of a linear term: by how much a replicate's losses lean otherwise than its law.
+    tilt : array (M,) or (B, M), optional
+        Slopes of a linear term: by how much a replicate's losses lean otherwise than its law, or each replicate's.
     """
 
     law: Pieces | Searched

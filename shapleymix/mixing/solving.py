@@ -133,12 +133,12 @@ def solve_replicates(goal: Goal, draws: Pieces, tilts: FloatArray | None = None)
     `tilts` (B, M) say by how much losses lean otherwise than the law of each. The cost grows as B M^2 (M + K) for each
     of some ten iterations.
     """
-    found = _solve_with_tangents(goal, draws.flat(), tilts, OF_REPLICATES, LOOSELY)[1]
+    found = _solve_with_tangents(replace(goal, tilt=tilts), draws.flat(), OF_REPLICATES, LOOSELY)[1]
     return found.p[found.gap <= SOLVED]
 
 
 def _solve_with_tangents(
-    goal: Goal, pieces: Pieces, tilts: FloatArray | None = None, tolerance: float = TOLERANCE, met: float = TOLERANCE
+    goal: Goal, pieces: Pieces, tolerance: float = TOLERANCE, met: float = TOLERANCE
 ) -> tuple[Goal, Optima]:
     """The goal with tangents that its optima need to meet the user's own constraints, and these optima.
 
@@ -147,7 +147,7 @@ def _solve_with_tangents(
     InfeasibleError
         If no mixture meets the constraints.
     """
-    program, curved = _program([goal], pieces, tilts), goal.curved
+    program, curved = _program([goal], pieces), goal.curved
     found = minimise(program, tolerance)
     for _ in range(CUTS if curved.names else 0):
         outside = np.array([curved.violation(p) > met for p in found.p])
@@ -195,13 +195,13 @@ def join_pieces(
     return replace(members[-1], **{name: join(np.broadcast_arrays(*known)) for name, known in filled.items()})
 
 
-def _program(goals: Sequence[Goal], pieces: Pieces, tilts: FloatArray | None = None) -> Program:
+def _program(goals: Sequence[Goal], pieces: Pieces) -> Program:
     """What the engine takes: goals of one kind, each with its bounds on single ratios, or one goal under replicates."""
     first, count = goals[0], max(len(goals), *pieces.batch, 1)
     (rows, limits, equal), none = first.within.sums(), np.zeros(len(first.within.lower))
 
     def each(values: Sequence[FloatArray]) -> FloatArray:
-        return np.broadcast_to(np.stack(values), (count, len(values[0])))
+        return np.broadcast_to(np.vstack(values), (count, values[0].shape[-1]))
 
     return Program(
         pieces=pieces,
@@ -209,7 +209,7 @@ def _program(goals: Sequence[Goal], pieces: Pieces, tilts: FloatArray | None = N
         lower=each([goal.within.lower for goal in goals]),
         upper=each([goal.within.upper for goal in goals]),
         anchor=each([none + 1 if goal.anchor is None else goal.anchor for goal in goals]),
-        tilt=each([none if goal.tilt is None else goal.tilt for goal in goals]) if tilts is None else tilts,
+        tilt=each([none if goal.tilt is None else goal.tilt for goal in goals]),
         equal=rows[:equal],
         values=limits[:equal],
         rows=rows[None, equal:],
