@@ -386,12 +386,9 @@ class Mixture(Answer):
         elif best.gain > -AHEAD * abs(self.objective):
             sentences.append(f"It is better than {best.name}, the best other mixture, by {self._say_gain(best)}")
         else:  # which comes first: the mixture to train is that one
-            gain = f"{-best.gain:.3f} {self.objective_unit}"
-            sentences.insert(
-                0, f"By what runs near there measured, {best.name} is better than the law's best by {gain}: "
-            )
-            sentences[0] += f"{self._name_ratios(self.rest_of(best.p))}."
-            sentences[1] = f"By the law alone: {ratios}."
+            gain, other = f"{-best.gain:.3f} {self.objective_unit}", self._name_ratios(self.rest_of(best.p))
+            measured = f"By what runs near there measured, {best.name} is better than the law's best by {gain}"
+            sentences = [f"{measured}: {other}.", f"By the law alone: {ratios}."]
         off = {name: f"{name} is beyond the runs" for name in self.beyond}
         off |= {"line": "together N and D are off the runs' line"}
         texts = [f"{off[name]} by a factor of {factor:.3g}" for name, factor in self.beyond.items() if factor > 1]

@@ -163,9 +163,8 @@ def report(one: Question, proof: Proof) -> Mixture:
     optima = p[None][:0] if draws is None else solve_replicates(goal, draws, _tilts(one, p, draws))
     spread = np.quantile(optima, ends, axis=0, method="nearest") if len(optima) else np.full((2, len(p)), np.nan)
     rivals = _rivals(one, p)
-    warnings = [*_say_what_is_ahead(rivals, one.unit), *_warn(one, proof)]
     return Mixture(
-        **common_fields(one, warnings, (*one.notices, *_note(draws, len(optima)))),
+        **common_fields(one, [*_warn(one, proof, rivals)], (*one.notices, *_note(draws, len(optima)))),
         **with_ends("p", p, *widen(spread, p)),
         **with_ends("losses", surface.mean(p[None])[0], *surface.interval(p[None], one.level)[:, 0]),
         **with_ends("objective", one.objective(p), *one.objective_interval(p)),
@@ -227,9 +226,13 @@ def _indifferent(one: Question) -> bool:
     return M > 1 and bool(np.isfinite(found).all() and np.ptp(found) <= SAME * np.abs(found).max())
 
 
-def _warn(one: Question, proof: Proof) -> Iterator[str]:
+def _warn(one: Question, proof: Proof, rivals: Sequence[Rival]) -> Iterator[str]:
     """Warnings, those first that change most of what a reader would do."""
     within, p, anchor = one.within, proof.p, one.goal.anchor
+    if ahead := [rival for rival in rivals if rival.within_bounds and -rival.gain > AHEAD * abs(rival.objective)]:
+        best = min(ahead, key=lambda rival: rival.gain)
+        gain = f"{best.name!r} is predicted to be better by {-best.gain:.3g} {one.unit}"
+        yield f"The mixture {gain}, since runs near there were better than the law says: this one is the law's best."
     if np.isnan(proof.certificate.relative_gap):
         yield "What is asked is not convex in the mixture: this is the best of a search, without a proof."
     elif not proof.certificate.relative_gap <= LOOSE:
@@ -298,16 +301,6 @@ def _best_of(goal: Goal, mixtures: Mapping[str, FloatArray]) -> tuple[str, float
     totals = {name: goal.total(q) for name, q in mixtures.items() if goal.violation(q) <= FEASIBLE}
     best = min(totals, key=lambda name: totals[name], default="")
     return best, totals.get(best, np.inf)
-
-
-def _say_what_is_ahead(rivals: Sequence[Rival], unit: str) -> list[str]:
-    """That a rival is predicted to be better than the optimum of the law."""
-    ahead = [one for one in rivals if one.within_bounds and -one.gain > AHEAD * abs(one.objective)]
-    if not ahead:
-        return []
-    best = min(ahead, key=lambda one: one.gain)
-    gain = f"{best.name!r} is predicted to be better by {-best.gain:.3g} {unit}"
-    return [f"The mixture {gain}, since runs near there were better than the law says: this one is the law's best."]
 
 
 def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
