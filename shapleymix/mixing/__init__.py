@@ -12,8 +12,7 @@ Modules, in reading order:
   infeasibility  which bounds leave no mixture, in words, and what would
   closed_forms   the paper's closed forms, for reproduction
   answers        what is answered: mixtures with their proof, their intervals and their rivals
-  asked          the keywords that every door takes, `Asked`
-  weights        what each target counts
+  asked          the keywords that every door takes, `Asked`, and what each target counts
   question       a question as it stands: surface, weights, bounds, regimes of losses
   reporting      from a solved question to its answer: the mixture, its rivals, what other bounds would bring
   frontier       the trade-off between the mean losses of two sets of targets

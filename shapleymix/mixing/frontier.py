@@ -19,12 +19,11 @@ import numpy as np
 from shapleymix.display import Columns
 from shapleymix.errors import SolveError, UsageError
 from shapleymix.mixing.answers import Answer
-from shapleymix.mixing.asked import MEAN
+from shapleymix.mixing.asked import MEAN, Weights
 from shapleymix.mixing.bounds import Families, families_of, labels_between, members_of
 from shapleymix.mixing.proof import Certificate, Proof
 from shapleymix.mixing.question import Question, solve_questions
 from shapleymix.mixing.reporting import common_fields
-from shapleymix.mixing.weights import Weights
 from shapleymix.records import BoolArray, FloatArray, Record
 
 POINTS, MOST_POINTS = 9, 99

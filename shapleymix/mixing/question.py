@@ -23,7 +23,7 @@ from shapleymix.fitting.own_fit import AnyFit, as_fit
 from shapleymix.fitting.surface import Gain, Surface
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.answers import Mixture
-from shapleymix.mixing.asked import WORST, Asked
+from shapleymix.mixing.asked import WORST, Asked, Weights, weights_of
 from shapleymix.mixing.bounds import DEFAULT_EPOCHS, polytope_of, tokens_of
 from shapleymix.mixing.constraints import rows_and_curves
 from shapleymix.mixing.goal import Goal, Searched
@@ -31,7 +31,6 @@ from shapleymix.mixing.infeasibility import explain, require_feasible
 from shapleymix.mixing.polytope import JUMP, LEAST_NONZERO, REGIME, UNSEEN, Polytope
 from shapleymix.mixing.proof import Proof
 from shapleymix.mixing.solving import OF_TARGETS, join_pieces, solve, solve_all
-from shapleymix.mixing.weights import Weights, weights_of
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.languages import own_data, paths_of, unit_of
 from shapleymix.tables.mixtures import MixtureSpec, mixture_of
