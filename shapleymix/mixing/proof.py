@@ -66,19 +66,18 @@ class Proof:
         The mixture.
     certificate : Certificate
         Bound on how far it is from the best one.
-    caps, floors : array (M,)
-        What each source's cap, raised by one unit of ratio, or floor, lowered by one, would save at first; 0 where it
-        does not bind.
+    ratios : array (M,)
+        What each source's floor, lowered by one unit of ratio, would save at first; below 0 what its cap, raised by
+        one, would; 0 where neither binds.
     rows : array (G,)
-        The same of the rows: above 0 at a floor, below 0 at a cap.
+        The same of the rows.
     curved : dict of str to float
         The same of constraints of the user's own that are no rows, by their names.
     """
 
     p: FloatArray
     certificate: Certificate
-    caps: FloatArray
-    floors: FloatArray
+    ratios: FloatArray
     rows: FloatArray
     curved: dict[str, float] = field(default_factory=dict)
 
@@ -111,19 +110,19 @@ def prove(goal: Goal, p: FloatArray, by: Multipliers | None = None) -> Proof:
     gap = max(gap, 0.0)
     with np.errstate(invalid="ignore"):
         pull = np.nan_to_num(price - tilt)
+    binds = np.where(pull > 0, p >= bounds.upper - AT_BOUND, p <= bounds.lower + AT_BOUND)
     return Proof(
         p=p,
         certificate=Certificate(total, gap, gap / max(abs(total), 1e-300), total - gap, price),
-        caps=np.where(p >= bounds.upper - AT_BOUND, np.maximum(pull, 0.0), 0.0),
-        floors=np.where(p <= bounds.lower + AT_BOUND, np.maximum(-pull, 0.0), 0.0),
+        ratios=np.where(binds, -pull, 0.0),
         rows=by.rows,
     )
 
 
 def without_proof(goal: Goal, p: FloatArray) -> Proof:
     """The answer that p is for a law without convexity."""
-    none, certificate = np.zeros(len(p)), Certificate(goal.total(p), np.nan, np.nan, np.nan, np.nan)
-    return Proof(p, certificate, none, none, np.zeros(len(goal.within.rows)))
+    certificate = Certificate(goal.total(p), np.nan, np.nan, np.nan, np.nan)
+    return Proof(p, certificate, np.zeros(len(p)), np.zeros(len(goal.within.rows)))
 
 
 def _bases(goal: Goal, p: FloatArray) -> list[FloatArray]:

@@ -102,9 +102,9 @@ def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
 def _binding(one: Question, proof: Proof) -> Iterator[tuple[Price, str, int]]:
     """The bounds with a slope, each with its field of a `Polytope` and its place there; of a ball it is not known."""
     bounds, least = one.within, LEAST * max(abs(proof.certificate.objective), 1e-300)
-    caps = np.where(bounds.movable & (bounds.upper < 1), proof.caps, 0.0)
+    caps = np.where(bounds.movable & (bounds.upper < 1), -proof.ratios, 0.0)
     chosen = bounds.movable & (bounds.lower > LEAST_NONZERO) & ~np.isin(bounds.floor_origin, (READ, JUMP))
-    floors = np.where(chosen, proof.floors, 0.0)
+    floors = np.where(chosen, proof.ratios, 0.0)
     given = (GIVEN,) * len(bounds.rows)
     for side, field, slopes, names, origins in (
         ("cap", "upper", caps, bounds.sources, bounds.cap_origin),

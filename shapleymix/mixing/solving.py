@@ -229,15 +229,13 @@ def _prove_optimum(goal: Goal, met: Goal, found: Optima, place: int = 0) -> Proo
         If it is not within the bounds at a finite loss.
     """
     w = goal.w * found.targets[place] if goal.worst else goal.w
-    by, best = Multipliers(met.within.multipliers_of_rows(found.rows[place]), w, found.ball[place]), None
+    by, proofs = Multipliers(met.within.multipliers_of_rows(found.rows[place]), w, found.ball[place]), []
     for p in (_snap(goal, found.p[place]), found.p[place]):
-        if goal.violation(p) > FEASIBLE or not np.isfinite(goal.total(p)):
-            continue
-        proof = prove(met, p, by)
-        best = proof if best is None or proof.certificate.gap < best.certificate.gap else best
-        if best.certificate.relative_gap <= TOLERANCE:
+        proofs.append(prove(met, p, by))
+        if proofs[-1].certificate.relative_gap <= TOLERANCE:
             break
-    if best is None:
+    best = min(proofs, key=lambda proof: proof.certificate.gap)
+    if goal.violation(best.p) > FEASIBLE or not np.isfinite(best.certificate.objective):
         hint = "widen the bounds a little, add small floors, or give targets that no source helps weight zero"
         raise SolveError("no mixture within the bounds has a finite loss", hint=hint)
     own, count = np.array(met.within.row_names), len(goal.within.rows)
