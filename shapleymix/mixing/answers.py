@@ -42,11 +42,6 @@ def list_names(names: Sequence[str]) -> str:
     return ", ".join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], f"{len(names) - SHOWN + 1} others"])
 
 
-def with_ends(name: str, value: object, low: object, high: object) -> dict[str, Any]:
-    """The three fields of a record that hold a number and its interval."""
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
-
-
 @dataclass(frozen=True)
 class Answer(Tabular, Record):
     """What every answer says of its question.

@@ -24,18 +24,7 @@ from shapleymix.fitting.evidence import beyond_line
 from shapleymix.fitting.prediction import MOST_WARNINGS
 from shapleymix.fitting.surface import Gain, gain_between, widen
 from shapleymix.laws.pieces import Pieces
-from shapleymix.mixing.answers import (
-    AHEAD,
-    Candidate,
-    Candidates,
-    Mixture,
-    Price,
-    Rival,
-    WhatIf,
-    is_sure,
-    list_names,
-    with_ends,
-)  # fmt: skip
+from shapleymix.mixing.answers import AHEAD, Candidate, Candidates, Mixture, Price, Rival, WhatIf, is_sure, list_names
 from shapleymix.mixing.bounds import families_of
 from shapleymix.mixing.goal import Goal, Searched
 from shapleymix.mixing.polytope import FEASIBLE, GIVEN, JUMP, LEAST_NONZERO, READ, REGIME, TOKENS
@@ -93,7 +82,7 @@ def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     for place, (change, (other, new)) in enumerate(zip(changes, solve_questions(relaxed), strict=True)):
         ends = (other.surface, new.p), (one.surface, proof.p)
         gain = gain_between(*ends, one.goal.of, one.level, runs=False, by_law=by_law)
-        saved = with_ends("saves", gain.value, gain.low, gain.high) | {"probability": gain.probability}
+        saved = _with_ends("saves", gain.value, gain.low, gain.high) | {"probability": gain.probability}
         slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
         prices[place] = replace(prices[place], change=change, per_ratio=float(slope), **saved)
     return tuple(prices)
@@ -165,9 +154,9 @@ def report(one: Question, proof: Proof) -> Mixture:
     rivals = _rivals(one, p)
     return Mixture(
         **common_fields(one, [*_warn(one, proof, rivals)], (*one.notices, *_note(draws, len(optima)))),
-        **with_ends("p", p, *widen(spread, p)),
-        **with_ends("losses", surface.mean(p[None])[0], *surface.interval(p[None], one.level)[:, 0]),
-        **with_ends("objective", one.objective(p), *one.objective_interval(p)),
+        **_with_ends("p", p, *widen(spread, p)),
+        **_with_ends("losses", surface.mean(p[None])[0], *surface.interval(p[None], one.level)[:, 0]),
+        **_with_ends("objective", one.objective(p), *one.objective_interval(p)),
         weights=goal.w,
         certificate=proof.certificate,
         caps=within.upper,
@@ -289,7 +278,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
     times = one.tokens_for(np.array([*mixtures.values()]), np.array(totals)).T.tolist()
     for known, gain, needed in zip(each, gains, times, strict=True):
-        known |= with_ends("gains", *gain.each) | with_ends("times", *needed)
+        known |= _with_ends("gains", *gain.each) | _with_ends("times", *needed)
         within = allowed.violation(known["p"]) <= FEASIBLE
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=within, reason=reason))
@@ -331,8 +320,13 @@ def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
 def _comparison(one: Question, name: str, p: FloatArray, gain: Gain) -> dict[str, Any]:
     """The fields of a mixture that is compared with another."""
     found = {"name": name, "p": p, "probability": gain.probability}
-    found |= with_ends("objective", one.objective(p), *one.objective_interval(p))
-    return found | with_ends("gain", gain.value, gain.low, gain.high)
+    found |= _with_ends("objective", one.objective(p), *one.objective_interval(p))
+    return found | _with_ends("gain", gain.value, gain.low, gain.high)
+
+
+def _with_ends(name: str, value: object, low: object, high: object) -> dict[str, Any]:
+    """The three fields of a record that hold a number and its interval."""
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
 def common_fields(one: Question, warnings: Sequence[str], notices: Sequence[str]) -> dict[str, Any]:
