@@ -117,17 +117,18 @@ def medians(log: sm.RunLog, parts: list[Split]) -> tuple[float, float]:
 
 
 def scored(log: sm.RunLog, chosen: np.ndarray, test: np.ndarray) -> tuple[float, float]:
-    """Held-out PE in per cent, and the regret in thousandths of a nat of what the law says is the best mixture."""
+    """Held-out PE in per cent, and the regret in thousandths of a nat of what is predicted to be the best mixture."""
     try:
-        law = sm.fit(log.select(np.isin(log.groups, chosen)), LAW, bootstrap=0, folds=0).law
+        fit = sm.fit(log.select(np.isin(log.groups, chosen)), LAW, bootstrap=0, folds=0)
     except sm.FitError:
         return np.nan, np.nan
-    held = np.isin(log.groups, test)
-    predicted = law.losses(log.p[held], log.N[held], log.D[held])
-    error = np.nanmean(np.abs(predicted - log.loss[held]), axis=0) / np.nanmean(log.loss[held], axis=0)
-    last = np.flatnonzero((log.N.max() == log.N) & (0.99 * log.D[log.N.max() == log.N].max() <= log.D))
-    means = log.loss[last].mean(axis=1)
-    best = np.argmin(law.losses(log.p[last], log.N[last], log.D[last]).mean(axis=1))
+    judged = log.select(np.isin(log.groups, test))
+    missed = np.abs(fit.predict(judged.p, judged.N, judged.D).losses - judged.loss)
+    error = np.nanmean(missed, axis=0) / np.nanmean(judged.loss, axis=0)
+    largest = log.select(log.N.max() == log.N)
+    last = largest.select(0.99 * largest.D.max() <= largest.D)
+    means = last.loss.mean(axis=1)
+    best = np.argmin(fit.predict(last.p, last.N, last.D).losses.mean(axis=1))
     return 100 * float(error.mean()), 1000 * float(means[best] - means.min())
 
 
