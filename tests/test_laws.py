@@ -43,9 +43,8 @@ def learned_like(plain: Law, factor: float | np.ndarray = 1.0, **symbols: np.nda
     core = {name: getattr(plain, name) * factor for name in ("E", "A", "B")}
     exponents = {name: getattr(plain, name) for name in ("alpha", "beta")}
     linear = {"a": np.ones(4), "c": np.ones(4), "own": np.eye(4), "nsv": np.zeros((4, 4)), "siblings": np.eye(4)}
-    constant = {"eta": np.zeros(4), "zeta": np.zeros(4), "floor": np.zeros(4), "even": np.full(4, 0.25)}
-    first = {"first_N": np.ones(4), "first_D": np.ones(4)}
-    return LearnedBase(**(core | exponents | linear | constant | first | symbols))
+    alike = dict.fromkeys(("eta", "zeta", "floor"), np.zeros(4)) | dict.fromkeys(("first_N", "first_D"), np.ones(4))
+    return LearnedBase(**(core | exponents | linear | alike | {"even": np.full(4, 0.25)} | symbols))
 
 
 def test_learned_base_with_much_of_the_nsv_as_coefficients_is_the_papers_law():

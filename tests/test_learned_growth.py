@@ -30,9 +30,8 @@ def law_of(seed: int, replicates: tuple[int, ...] = (), **symbols: FloatArray) -
     drawn["u"] = rng.uniform(0.05, 0.3, (*replicates, M, M)) + np.eye(M)
     drawn["floor"] = rng.uniform(0.0, 0.2, (*replicates, M))
     fixed = {"own": np.eye(M), "nsv": np.zeros((M, M)), "siblings": np.eye(M), "even": np.full(M, 1 / M)}
-    fixed["first_N"] = np.full(M, 0.9)
+    fixed |= {"first_N": np.full(M, 0.9), "first_D": np.full(M, 0.99)}
     given = {name: np.broadcast_to(value, (*replicates, *value.shape)) for name, value in fixed.items()}
-    given["first_D"] = 1.1 * given["first_N"]
     return LearnedBase(**(drawn | given | symbols))
 
 

@@ -40,8 +40,7 @@ def loss(law: dict, j: int, p: list[float], N: float, D: float, own_harm: float)
         (g if o else 1) * one / gamma * ratio ** (law["a"][j] if o else law["c"][j])
         for o, one, ratio in zip(own, u, p, strict=True)
     )
-    floor = law["floor"][j]
-    return there * (floor + (1 - floor) * ((1 + total) / R) ** -gamma + own_harm)
+    return there * (law["floor"][j] + (1 - law["floor"][j]) * ((1 + total) / R) ** -gamma + own_harm)
 
 
 def alike(p: list[float], q: list[float], held: list[bool]) -> float:

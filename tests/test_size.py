@@ -30,7 +30,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "cli/shapleymix_view": 1_103,
     "tests": 17_835,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_960, 143, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_755, 141, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

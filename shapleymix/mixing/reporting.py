@@ -78,10 +78,10 @@ def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     found = sorted(_binding(one, proof), key=lambda bound: -np.nan_to_num(bound[0].per_ratio, nan=np.inf))
     relaxed, changes = zip(*[_relax(one, *bound) for bound in found[:PRICED]], strict=True) if found else ((), ())
     prices = [price for price, *_ in found]
-    by_law = one.fit.jumps is None  # what it misses else is no matter of bounds
     for place, (change, (other, new)) in enumerate(zip(changes, solve_questions(relaxed), strict=True)):
         ends = (other.surface, new.p), (one.surface, proof.p)
-        gain = gain_between(*ends, one.goal.of, one.level, runs=False, by_law=by_law)
+        # Without jumps by the law: what it misses is no matter of bounds.
+        gain = gain_between(*ends, one.goal.of, one.level, runs=False, by_law=one.fit.jumps is None)
         saved = _with_ends("saves", gain.value, gain.low, gain.high) | {"probability": gain.probability}
         slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
         prices[place] = replace(prices[place], change=change, per_ratio=float(slope), **saved)
