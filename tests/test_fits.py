@@ -176,7 +176,7 @@ def test_parameters_are_those_of_the_law_with_intervals_around_them(noisy):
     _, _, log = noisy
     found = fit(log, "learned-base", bootstrap=40, folds=0)
     rows = found.parameters()
-    assert len(rows) == 4 * (10 + 4)
+    assert len(rows) == 4 * (11 + 4)
     for symbol, source, target, value, low, high in rows:
         j = found.targets.index(target)
         place = (j,) if source is None else (found.sources.index(source), j)

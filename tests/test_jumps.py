@@ -103,6 +103,20 @@ def test_an_optimum_is_as_good_as_one_above_each_least_ratio_and_without_help(
     )
 
 
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+def test_where_no_source_may_help_the_higher_losses_are_minimised(fit_of_law: Fit, objective: str) -> None:
+    """Fault: the law's without the jump were, and the worst of the other losses."""
+    jumps = fit_of_law.jumps
+    caps = np.where(jumps.high[:, -1] < NEVER, jumps.low[:, -1], 1.0)
+    mix = sm.optimize(fit_of_law, N, D, caps=caps, objective=objective)
+    p = np.random.default_rng(0).dirichlet(np.ones(len(caps)), 10_000)
+    p = np.vstack([mix.p, p[(p <= caps).all(axis=1)]])
+    losses = fit_of_law.at(N, D).of_law(p) * np.exp(jumps.height)
+    values = losses.mean(axis=1) if objective == "mean" else losses.max(axis=1)
+    assert mix.certificate.lower_bound <= values.min() + 1e-9
+    np.testing.assert_allclose(values[0], mix.certificate.lower_bound, rtol=1e-8)
+
+
 @pytest.mark.parametrize("turn", [1, -1])
 def test_two_losses_that_jump_are_kept_from_it_together(fit: Fit, turn: int) -> None:
     """Whatever their order: by the second road, each pair of floors typed."""

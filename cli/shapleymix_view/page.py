@@ -387,7 +387,8 @@ def _law(fit: Fit, compared: Comparison | None) -> Markup:
 def _transfers(fit: Fit, best: Mixture | None, matrix: TransferMatrix | None) -> Iterator[Markup]:
     """What the law takes each source to do for each target, beside a matrix that was given, folded by parents."""
     shown: list[Child] = []
-    if best is not None and (pieces := fit.law.pieces(best.N, best.D)) is not None:
+    pieces = None if best is None or "mixture" not in fit.law.needs else fit.law.pieces(best.N, best.D)
+    if best is not None and pieces is not None:
         counts = pieces.phi if pieces.form == "power" else -pieces.phi
         share = counts / np.maximum(np.abs(counts).max(axis=0), 1e-300)
         places = np.sort(np.argsort(-best.p, kind="stable")[:MOST_CELLS])

@@ -286,12 +286,19 @@ class Surface:
     score: Score | None = None
     places: IntArray | None = None  # (T,) of the tasks' languages among the law's targets
     unit: Unit = NATS
+    raised: FloatArray | float = 1.0  # (K,) times as high as the law has them are losses that are kept from no jump
 
     def read_in(self, unit: Unit) -> Surface:
         """The same losses in a unit; they must be in nats."""
-        factor = unit.per_nat * np.ones(len(self.targets))
+        return replace(self._scale_pieces(unit.per_nat * np.ones(len(self.targets))), unit=unit)
+
+    def raise_law(self, factor: FloatArray) -> Surface:
+        """The same, whose law, which an optimiser minimises, has losses that are `factor` (K,) times as high."""
+        return replace(self._scale_pieces(factor if self.places is None else factor[self.places]), raised=factor)
+
+    def _scale_pieces(self, factor: FloatArray) -> Surface:
         scaled = [None if one is None else one.scale_losses(factor) for one in (self.pieces, self.draws, self.absent)]
-        return replace(self, pieces=scaled[0], draws=scaled[1], absent=scaled[2], unit=unit)
+        return replace(self, pieces=scaled[0], draws=scaled[1], absent=scaled[2])
 
     def mean(self, p: Points) -> FloatArray:
         """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
@@ -299,7 +306,7 @@ class Surface:
 
     def of_law(self, p: Points) -> FloatArray:
         """The same by the law alone, without what it misses of mixtures: what an optimiser minimises."""
-        return self._read([self.known.of_law(one) for one in self._ratios(p)])
+        return self._read([self.raised * self.known.of_law(one) for one in self._ratios(p)])
 
     def _read(self, losses: list[FloatArray]) -> FloatArray:
         """Losses (K,) of R mixtures in the unit, or as error rates, (R, K)."""

@@ -355,7 +355,7 @@ class Mixture(Answer):
     def verdict(self) -> str:
         """Over which rivals the gain is within its error bar, who does better there, and who beats this mixture."""
         others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
-        unsure, ahead = [one for one in others if one.gain_high > 0], [one for one in others if one.gain_high <= 0]
+        unsure, ahead = [one for one in others if one.gain_high >= 0], [one for one in others if one.gain_high < 0]
         sentences = {
             "This mixture is better than {}, beyond its error bar.": [one.name for one in self.baselines if one.sure],
             "The predicted gain of this mixture over {} is within its error bar.": [one.name for one in unsure],

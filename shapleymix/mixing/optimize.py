@@ -238,7 +238,7 @@ def frontier(fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POIN
 
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0
-DECADES, GRID, ROUNDS, ZOOM, FINE = 5.0, 41, 7, 2, 2001
+DECADES, GRID, ROUNDS, ZOOM = 5.0, 41, 7, 2
 
 
 @takes_keywords

@@ -19,6 +19,7 @@ from shapleymix.errors import SolveError, UsageError
 from shapleymix.fitting.coverage import TIED
 from shapleymix.fitting.evidence import TRACE, own_source
 from shapleymix.fitting.fit import Fit
+from shapleymix.fitting.jumps import NEVER
 from shapleymix.fitting.own_fit import AnyFit, as_fit
 from shapleymix.fitting.surface import Gain, Surface
 from shapleymix.laws.pieces import Pieces
@@ -115,42 +116,43 @@ class Question:
         return replace(self, goal=replace(self.goal, law=law, within=within))
 
     def with_help(self, proof: Proof) -> tuple[Self, Proof]:
-        """The question and its optimum; with floors that keep weighted losses from a jump, where that is better.
+        """The question and its optimum; where weighted losses jump there, with them as high, or with floors against it.
 
         Of each loss that may jump one source is tried at a time, and all of them together, up to `MOST_FLOORS` sets.
         """
-        best, found, known = self, proof, self.fit.jumps
+        known, found = self.fit.jumps, []
         if known is None or self.fit.residual is None:
-            return best, found
+            return self, proof
         places = np.arange(len(self.goal.w)) if self.surface.places is None else self.surface.places
         targets = [j for j in np.unique(places[self.goal.w > 0]).tolist() if known.height[j] > 0]
         if not known.mean(self.fit.residual.pool(proof.p[None]))[0, targets].any():
-            return best, found
+            return self, proof
         upper, like, floors = self.bounds.upper, self.fit.residual.alike, np.zeros((1, len(self.bounds.upper)))
         for j in targets:
-            ends = np.where(upper > known.low[like, j], np.minimum(known.high[like, j], upper), 0.0)
+            low, high = known.low[like, j], known.high[like, j]
+            ends = np.where((upper > low) & (high < NEVER), np.minimum(high, upper), 0.0)
             each = np.vstack([0 * ends, np.diag(ends)[ends > 0]])
             if len(floors) * len(each) <= MOST_FLOORS:
                 floors = np.maximum(floors[:, None], each).reshape(-1, len(ends))
-        for one in np.unique(floors, axis=0)[1:]:
+        for one in np.unique(floors, axis=0):
             with suppress(SolveError):  # no mixture has so much of all
-                other = self._with_floors(one)
-                new = solve(other.goal, self.asked.seed)
-                if other.total(new.p) < best.total(found.p):
-                    best, found = other, new
-        return best, found
+                left = known.mean(self.fit.residual.pool(np.maximum(self.bounds.lower, one)[None]))[0]
+                other = self._with_floors(one, np.exp(left))
+                found.append((other, solve(other.goal, self.asked.seed)))
+        return min(found, key=lambda one: one[0].total(one[1].p), default=(self, proof))
 
     def total(self, p: FloatArray) -> float:
         """The objective of a mixture (M,), with its penalty."""
         return self.objective(p) + self.goal.penalty(p)
 
-    def _with_floors(self, floors: FloatArray) -> Self:
-        """The same with floors (M,) that keep losses from jumps."""
+    def _with_floors(self, floors: FloatArray, factor: FloatArray) -> Self:
+        """The same with floors (M,) that keep losses from jumps; `factor` (K,) times as high are those that jump."""
         bounds = self.bounds
         lower = np.maximum(bounds.lower, floors)
         origin = tuple(np.where(lower > bounds.lower, JUMP, bounds.floor_origin).tolist())
         bounds = replace(bounds, lower=lower, floor_origin=origin)
-        return replace(self.with_bounds(bounds), bounds=bounds, free=self.goal)
+        held = replace(self, surface=self.surface.raise_law(factor)).with_bounds(bounds)
+        return replace(held, bounds=bounds, free=self.goal if floors.any() else None)
 
     @property
     def within(self) -> Polytope:

@@ -309,8 +309,8 @@ def amounts(
     """
     if given is None or (isinstance(given, (list, tuple)) and not given):
         return base
-    if isinstance(given, (int, float)) or (isinstance(given, str) and "=" not in given):
-        return np.full(len(names), read(given, what))
+    if isinstance(given, Real) or (isinstance(given, str) and "=" not in given):
+        return np.full(len(names), read(given if isinstance(given, str) else float(given), what))
     if not _by_name(given):
         return in_order(given, names, read, what)
     found = parse_pairs(given, read, what)
@@ -318,9 +318,10 @@ def amounts(
     return np.array([found.get(name, value) for name, value in zip(names, base.tolist(), strict=True)])
 
 
-def _by_name(given: Pairs | Sequence[float] | FloatArray) -> TypeGuard[Pairs]:
+def _by_name(given: object) -> TypeGuard[Pairs]:
     """Whether amounts are given by name, not in the sources' order."""
-    return isinstance(given, (str, Mapping)) or any(isinstance(part, str) and "=" in part for part in given)
+    parts = given if isinstance(given, (list, tuple)) else ()
+    return isinstance(given, (str, Mapping)) or any(isinstance(part, str) and "=" in part for part in parts)
 
 
 def in_order(given: Any, names: Sequence[str], read: Read, what: str) -> FloatArray:

@@ -31,19 +31,19 @@ function solved({ n, d, weights, caps }) {
 /** By how many times a target's loss is higher, on average, where no source may have its least ratio. */
 const jump = (p, { low, high, height }) => 1 + Math.min(1, ...p.map((x, i) => Math.max(high[i] - x, 0) / (high[i] - low[i]))) * Math.expm1(height);
 
-/** The optimum, with floors of sources without which weighted losses would jump where these are better. */
+/** The optimum; where weighted losses jump there, with them as high, or with floors of sources without which they do. */
 function helped(law, w, lower, upper) {
-  const at = (floors) => {
-    const found = solve(law, w, { ...law, lower: floors, upper, kl: data.kl, worst: data.worst }), losses = correct(found.losses, found.p), objective = objectiveOf(losses, w, data.worst);
+  const at = (floors, counted) => {
+    const found = solve(law, counted, { ...law, lower: floors, upper, kl: data.kl, worst: data.worst }), losses = correct(found.losses, found.p), objective = objectiveOf(losses, w, data.worst);
     return { ...found, losses, objective, total: found.outside < 1e-7 ? objective + (data.kl > 0 ? data.kl * divergence(found.p, law.anchor) : 0) : Infinity };
   };
-  const [first, known] = [at(lower), (data.residual.jumps ?? []).filter(({ height }, j) => height > 0 && w[j] > 0)];
+  const [first, known] = [at(lower, w), (data.residual.jumps ?? []).filter(({ height }, j) => height > 0 && w[j] > 0)];
   const each = known.reduce((sets, { low, high }) => {
-    const ends = [...high.keys()].filter((i) => upper[i] > low[i]), end = (i) => Math.min(high[i], upper[i]),
+    const ends = [...high.keys()].filter((i) => upper[i] > low[i] && high[i] <= 1), end = (i) => Math.min(high[i], upper[i]),
       more = (floors) => ends.map((i) => floors.map((value, k) => (k === i ? Math.max(value, end(i)) : value)));
     return sets.length * (ends.length + 1) > data.residual.most ? sets : sets.flatMap((floors) => [floors, ...more(floors)]);
   }, [lower]);
-  return known.some((one) => jump(first.p, one) > 1) ? each.slice(1).map(at).reduce((one, other) => (other.total < one.total ? other : one), first) : first;
+  return !known.some((one) => jump(first.p, one) > 1) ? first : each.map((floors) => at(floors, w.map((value, j) => value * jump(floors, data.residual.jumps[j])))).reduce((one, other) => (other.total < one.total ? other : one));
 }
 
 /** Of which sources no fitted run had such a ratio. */
