@@ -108,7 +108,7 @@ def test_what_a_line_of_N_and_D_leaves_open_is_said_and_refused_and_one_run_tell
 
 @pytest.mark.filterwarnings("ignore")
 def test_runs_of_one_compute_tell_its_best_split() -> None:
-    found, truth = sm.fit(log_of("one compute", 0), bootstrap=8, folds=2), truth_of(0)
+    found, truth = sm.fit(log_of("one compute", 0), bootstrap=20, folds=2), truth_of(0)
     best = sm.optimize_compute(found, 6 * COMPUTE)
     sizes = np.geomspace(5e7, 4e8, 99)
     told = sizes[np.argmin([truth(best.p, N, COMPUTE / N).mean() for N in sizes])]
