@@ -77,7 +77,7 @@ def read_once(path: FileName, refused: Refused = DataError, hint: str | None = N
     return data, Origin("<stdin>" if name == "-" else name, hashlib.sha256(data).hexdigest())
 
 
-def read_json(path: FileName) -> tuple[object, Origin]:
+def read_json(path: FileName) -> tuple[Any, Origin]:
     """The content of a JSON file, and the hash of the very bytes that were parsed.
 
     Raises
