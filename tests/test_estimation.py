@@ -146,4 +146,4 @@ def test_held_symbols_are_not_searched():
     packing = Packing(LAWS["shapley"], 4, {"B": 0.0, "beta": 0.0})
     assert packing.names == ("E", "A", "alpha", "gamma")
     law = packing.unpack(np.zeros((2, 4)), {"nsv": np.ones((4, 2))})
-    np.testing.assert_array_equal(law.B, np.zeros(2))  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(law.B, np.zeros(2))

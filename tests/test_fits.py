@@ -38,7 +38,7 @@ def test_one_D_takes_the_data_term_from_public_runs_and_says_so():
     truth, given, log = log_of("shapley", rows=30, tokens=(1e10,))
     found = fit(log, "shapley", given.transfer, **FAST)
     assert set(found.held) == {"B", "beta"}
-    np.testing.assert_array_equal(found.law.beta, 0.5)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(found.law.beta, 0.5)
     assert {row[0] for row in found.parameters()} == {"E", "A", "alpha", "B", "beta", "gamma"}
     p = mixtures(5, 4, seed=7)
     np.testing.assert_allclose(
@@ -54,7 +54,7 @@ def test_one_N_takes_the_size_term_from_public_runs_and_says_so():
     _, _, log = log_of("learned-base", rows=30, sizes=(1e8,))
     found = fit(log, "learned-base", **FAST)
     assert set(found.held) == {"A", "alpha", "eta"}
-    np.testing.assert_array_equal(found.law.alpha, 0.2)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(found.law.alpha, 0.2)
     assert any("one N (100M)" in text for text in found.predict(log.p, 2e8, log.D).warnings)
 
 

@@ -115,6 +115,11 @@ def test_where_no_source_may_help_the_higher_losses_are_minimised(fit_of_law: Fi
     values = losses.mean(axis=1) if objective == "mean" else losses.max(axis=1)
     assert mix.certificate.lower_bound <= values.min() + 1e-9
     np.testing.assert_allclose(values[0], mix.certificate.lower_bound, rtol=1e-8)
+    assert mix.binding or objective == "worst"
+    for one in mix.binding:
+        wider = caps + one.change * (np.array(mix.sources) == one.source)
+        other = sm.optimize(fit_of_law, N, D, caps=wider, objective=objective)
+        np.testing.assert_allclose(one.saves, mix.objective - other.objective, atol=1e-7)
 
 
 @pytest.mark.parametrize("turn", [1, -1])

@@ -35,7 +35,7 @@ def test_temperature_one_is_the_papers_law_and_exponent_one_the_tempered():
     concave = ShapleyConcave(**core, kappa=np.ones(4), a=np.ones(4))
     np.testing.assert_allclose(tempered(P, N, D), plain(P, N, D), rtol=1e-14)
     np.testing.assert_allclose(concave(P, N, D), plain(P, N, D), rtol=1e-14)
-    np.testing.assert_array_equal(LAWS["shapley"].givens(inputs())["nsv"], plain.nsv)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(LAWS["shapley"].givens(inputs())["nsv"], plain.nsv)
 
 
 def learned_like(plain: Law, factor: float | np.ndarray = 1.0, **symbols: np.ndarray) -> LearnedBase:
@@ -56,7 +56,7 @@ def test_learned_base_with_much_of_the_nsv_as_coefficients_is_the_papers_law():
 
 def test_no_coefficient_matters_when_gamma_is_nought():
     law = true_law("shapley-concave", inputs()).swap(gamma=np.zeros(4))
-    core = law.core(N, D)  # type: ignore[attr-defined]
+    core = law.core(N, D)
     np.testing.assert_allclose(law(P, N, D), core, rtol=1e-14)
 
 
@@ -72,7 +72,7 @@ def test_a_large_gamma_is_the_exponential_law():
 
 def test_effective_data_is_chinchilla_with_fewer_tokens():
     law = true_law("effective-data", inputs())
-    theta = P @ law.coefficients  # type: ignore[attr-defined]
+    theta = P @ law.coefficients
     plain = LAWS["chinchilla"](**{name: getattr(law, name) for name in ("E", "A", "alpha", "B", "beta")})
     for j in range(4):
         np.testing.assert_allclose(law(P, N, D)[:, j], plain(P, N, D * theta[:, j])[:, j], rtol=1e-13)
@@ -80,15 +80,15 @@ def test_effective_data_is_chinchilla_with_fewer_tokens():
 
 def test_additive_law_in_its_own_words():
     law = true_law("additive", inputs())
-    C, g = law.coefficients, law.g  # type: ignore[attr-defined]
+    C, g = law.coefficients, law.g
     extra = np.array([[1 / sum(C[i, j] * P[r, i] ** g[i, j] for i in range(4)) for j in range(4)] for r in range(6)])
-    np.testing.assert_allclose(law(P, N, D), law.core(N, D) + extra, rtol=1e-13)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(law(P, N, D), law.core(N, D) + extra, rtol=1e-13)
 
 
 def test_family_law_sums_the_ratios_of_the_family():
     law = true_law("family", inputs())
     theta = np.stack([P[:, 0] + P[:, 1], P[:, 0] + P[:, 1], P[:, 2], P[:, 3]], axis=1)
-    expected = law.core(N, D) * theta**-law.gamma  # type: ignore[attr-defined]
+    expected = law.core(N, D) * theta**-law.gamma
     np.testing.assert_allclose(law(P, N, D), expected, rtol=1e-13)
 
 

@@ -112,7 +112,7 @@ def nested_log(p: FloatArray, alike: bool, rng: np.random.Generator) -> RunLog:
     return sm.read_runs(columns | {f"loss_{name}": loss[:, j] for j, name in enumerate(("en", "de", "fr"))})
 
 
-@pytest.mark.parametrize(("alike", "most"), [(True, 0.9), (False, 1.05)])
+@pytest.mark.parametrize(("alike", "most"), [(True, 0.8), (False, 1.05)])
 def test_parts_of_a_language_are_its_own_data_and_act_alike_until_runs_say_otherwise(alike, most):
     errors = []
     for seed in range(4):

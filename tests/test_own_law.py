@@ -74,14 +74,14 @@ def test_what_the_budgets_cannot_tell_is_held_by_declaration(truth):
     assert one.held == ("b", "power")
     assert any("its effect is unknown" in line for line in one.predict([[0.2, 0.3, 0.5]], 1e6, 1e6).warnings)
     two = fit(log_of_toy(truth, (1e3, 1e5)), "toy", bootstrap=0, folds=0)
-    np.testing.assert_array_equal(two.law.power, [0.5, 0.5])  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(two.law.power, [0.5, 0.5])
 
 
 def test_the_weak_prior_pulls_on_coefficients_by_their_role(truth):
     log = log_of_toy(truth)
     free, held = (fit(log, "toy", bootstrap=0, folds=0, prior=prior).law for prior in (0.0, 1e6))
-    np.testing.assert_allclose(held.w, 1.0, rtol=1e-2)  # type: ignore[attr-defined]
-    assert np.abs(free.w - 1.0).max() > 0.1  # type: ignore[attr-defined]
+    np.testing.assert_allclose(held.w, 1.0, rtol=1e-2)
+    assert np.abs(free.w - 1.0).max() > 0.1
 
 
 def test_a_law_with_nothing_to_fit_is_refused_by_name(truth):

@@ -146,7 +146,7 @@ def test_bootstrap_intervals_cover_the_truth_at_about_their_level(delta):
         log = simulate(truth, given, mixtures(60, 4, seed), noise=1e-2, seed=seed)
         found = fit(log, "shapley", given.transfer, bootstrap=60, folds=0, starts=2, seed=seed, delta=delta)
         drawn = found.replicates
-        for index, (values, true) in enumerate(((drawn.gamma, truth.gamma), (drawn(p, N, D)[:, 0], exact))):  # type: ignore[attr-defined]
+        for index, (values, true) in enumerate(((drawn.gamma, truth.gamma), (drawn(p, N, D)[:, 0], exact))):
             low, high = np.quantile(values, [0.05, 0.95], axis=0)
             hits[index] += ((low <= true) & (true <= high)).sum()
     for count in hits:

@@ -294,7 +294,8 @@ class Surface:
 
     def raise_law(self, factor: FloatArray) -> Surface:
         """The same, whose law, which an optimiser minimises, has losses that are `factor` (K,) times as high."""
-        return replace(self._scale_pieces(factor if self.places is None else factor[self.places]), raised=factor)
+        more = factor / self.raised
+        return replace(self._scale_pieces(more if self.places is None else more[self.places]), raised=factor)
 
     def _scale_pieces(self, factor: FloatArray) -> Surface:
         scaled = [None if one is None else one.scale_losses(factor) for one in (self.pieces, self.draws, self.absent)]

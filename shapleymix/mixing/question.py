@@ -113,7 +113,7 @@ class Question:
         within, law, _ = _hold_regimes(self.fit, self.surface, bounds, self.goal.w > 0, self.asked.allow_unseen)
         lower = np.minimum(within.lower, np.maximum(bounds.lower, self.within.lower))
         within = replace(within, lower=np.where(self.within.is_none, within.lower, lower))
-        return replace(self, goal=replace(self.goal, law=law, within=within))
+        return replace(self, goal=replace(self.goal, law=law, within=within), bounds=bounds)
 
     def with_help(self, proof: Proof) -> tuple[Self, Proof]:
         """The question and its optimum; where weighted losses jump there, with them as high, or with floors against it.
@@ -152,7 +152,7 @@ class Question:
         origin = tuple(np.where(lower > bounds.lower, JUMP, bounds.floor_origin).tolist())
         bounds = replace(bounds, lower=lower, floor_origin=origin)
         held = replace(self, surface=self.surface.raise_law(factor)).with_bounds(bounds)
-        return replace(held, bounds=bounds, free=self.goal if floors.any() else None)
+        return replace(held, free=self.goal if floors.any() else None)
 
     @property
     def within(self) -> Polytope:
