@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import shutil
+import signal
 import sys
 import textwrap
 import time
@@ -17,6 +18,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
+from threading import Timer
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -342,13 +344,13 @@ OWN = "shapleymix_user_law"
 
 def exit_code_of(run: Callable[[], object], words: Sequence[str]) -> int:
     """Run a command and report what goes wrong: as JSON on standard output where `--json` was asked for."""
+    hook, sys.unraisablehook = sys.unraisablehook, _interrupt_again
     try:
         code = run()
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except (KeyboardInterrupt, click.Abort):
-        say("interrupted")
-        return INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         return closed_pipe()
     except ShapleyMixError as error:
@@ -360,9 +362,26 @@ def exit_code_of(run: Callable[[], object], words: Sequence[str]) -> int:
     except OSError as error:
         return _report(ShapleyMixError(f"{error.filename or 'standard output'}: {error.strerror or error}"), words)
     except Exception as error:  # a fault of ours must not look like the user's
+        if isinstance(error.__cause__, KeyboardInterrupt):  # while a module that is imported makes a class
+            return _interrupted()
         if "-v" in words or "--verbose" in words:
             say(traceback.format_exc())
         return _report(_fault(error), words)
+    finally:
+        sys.unraisablehook = hook
+
+
+def _interrupted() -> int:
+    say("interrupted")
+    return INTERRUPTED
+
+
+def _interrupt_again(lost: sys.UnraisableHookArgs) -> None:
+    """Send an interrupt anew that Python lost, as it does in the callbacks by which it imports modules."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        Timer(0.01, signal.raise_signal, [signal.SIGINT]).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def closed_pipe() -> int:
