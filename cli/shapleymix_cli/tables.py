@@ -189,7 +189,7 @@ def _described(law: Any) -> dict[str, Any]:
 
 
 def _law_view(law: dict[str, Any]) -> list[Part]:
-    needs = {"transfer": "--transfer", "families": "--languages"}
+    needs = {"transfer": "--transfer", "families": "--languages", "lightgbm": "lightgbm"}
     pairs = f"; for each source and target: {', '.join(law['per_source_and_target'])}"
     return [
         Heading(law["name"]),

@@ -130,7 +130,7 @@ def compare(
         Run logs; several are fitted together.
     laws : str or type[Law], or a sequence of them, optional
         Names (also in one text, `"learned-base,chinchilla"`) or Law subclasses;
-        None stands for all laws that the inputs allow.
+        None stands for all laws that the inputs allow, and boosted trees where lightgbm is installed.
     transfer : table or path, optional
         The transfer matrix, with Shapley values of every source for every target, for laws that need it.
     languages : table or path, optional

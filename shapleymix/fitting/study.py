@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from shapleymix.fitting.repetition import fit_repetition
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import NOISE, PriorTable
-from shapleymix.laws import LAWS, Inputs, Law
+from shapleymix.laws import BLACK_BOXES, LAWS, Inputs, Law
 from shapleymix.laws.base import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.statistics import MEAN_ABSOLUTE
@@ -235,15 +236,16 @@ class Study:
         return len(np.unique(self.log.groups))
 
     def list_laws(self) -> list[str]:
-        """The laws that the inputs can feed, simplest first."""
+        """The laws that the inputs can feed, simplest first; then black boxes."""
         inputs = self.inputs
         there = {
             "mixture": len(inputs.sources) > 1,
             "transfer": inputs.transfer is not None,
             "one mixture": self.mixtures < 2 or len(inputs.sources) < 2,
             "families": inputs.languages is not None and any(inputs.languages.family),
+            "lightgbm": find_spec("lightgbm") is not None,
         }
-        return [name for name, law in LAWS.items() if all(there[need] for need in law.needs)]
+        return [name for name, law in {**LAWS, **BLACK_BOXES}.items() if all(there[need] for need in law.needs)]
 
     def choosing_folds(self, rows: BoolArray | None = None) -> BoolArray:
         """Folds (V, R) of some rows (R,) alone, by default of all, in which a law and what it believes are chosen."""

@@ -225,7 +225,7 @@ class BoostedTrees(BlackBox):
     name = "gbm"
     reference = "RegMix (Liu et al. 2025), with an honest validation split"
     assumption = "none; it does not extrapolate"
-    needs = ("mixture",)
+    needs = ("mixture", "lightgbm")
 
     models: tuple[str, ...]
 
