@@ -107,7 +107,7 @@ def _shared_first(words: Sequence[str]) -> Iterator[str]:
     yield from (*rest, *words[end:])
 
 
-@click.group(cls=Commands, invoke_without_command=True, context_settings=SETTINGS)
+@click.group(cls=Commands, context_settings=SETTINGS)
 @click.version_option(package_name="shapleymix", message="shapleymix %(version)s")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no notes, warnings or progress.")
@@ -126,8 +126,6 @@ def commands(ctx: click.Context, as_json: bool, quiet: bool, verbose: bool, proj
     words, ctx.meta["project"] = ctx.obj or [], project
     ctx.obj = Output(as_json=as_json, quiet=quiet, verbose=verbose)
     ctx.obj.command_line = _recorded(words)
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 def _recorded(words: Sequence[str]) -> str:
