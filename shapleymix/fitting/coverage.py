@@ -270,14 +270,15 @@ class Extrapolation:
         span = (self.coverage.N_range if name == "N" else self.coverage.D_range)[target]
         text = " to ".join(format_size(value) for value in dict.fromkeys(span.tolist()))
         held, factor = self.held.get(name, {}), float(factors[row, target])
-        known = "is taken from public runs" if any(held.values()) else "is unknown"
-        if len(held) > 1 or (held and not any(held.values())):  # no exponent alone: the term is held with it
-            return f"the log holds one {name} ({text}): its effect {known}, but a different one is asked for"
         far = ""
         if factor > NEAR:
             far = ": far outside, where the interval relies on how losses of public models continued"
         if factor > FAR:
             far = ": so far from any run that the number is a guess"
+        if len(held) > 1 or (held and not any(held.values())):  # no exponent alone: the term is held with it
+            known = "is taken from public runs" if any(held.values()) else "is unknown"
+            asked = f"and one off by a factor of {factor:.3g} is asked for{far}"
+            return f"the log holds one {name} ({text}): its effect {known}, {asked}"
         symbols = "".join(f"; {symbol} was held at {value:g}, not fitted" for symbol, value in held.items())
         off = factors > 1
         of = "" if np.all(off) else f" for {self._those(off)}"

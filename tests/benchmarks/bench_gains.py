@@ -13,10 +13,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
-from _data import logs
+from _data import FIXTURES, logs
 from _report import SMALL, finish, must, row, table
 
 import shapleymix as sm
@@ -24,6 +24,7 @@ from shapleymix.errors import FitError, ShapleyMixWarning
 
 LAW, LEVEL, SURE = "learned-base", 0.9, (0.85, 0.95)
 CANDIDATES, WEIGHTS, REPLICATES, DRAWS = (10, 2, 10, 1) if SMALL else (40, 12, 50, 3)
+OF_GAINS = ("gains", "held, %", "without the field, %", "regret within, %", "P ~ 90%: right, %", "regret")
 NEAREST = 4
 """A near rival is one of the best quarter."""
 COUNTS = {
@@ -71,17 +72,7 @@ class Told:
 
 def main() -> None:
     whole = Told()
-    heads = (
-        "log",
-        "runs",
-        "gains",
-        "held, %",
-        "without the field, %",
-        "regret within, %",
-        "P ~ 90%: right, %",
-        "regret",
-    )
-    table(f"{LAW}: gains over trained mixtures, {LEVEL:.0%} intervals", *heads)
+    table(f"{LAW}: gains over trained mixtures, {LEVEL:.0%} intervals", "log", "runs", *OF_GAINS)
     for name, log in logs(*COUNTS).items():
         for runs in COUNTS[name]:
             found = Told()
@@ -97,6 +88,7 @@ def main() -> None:
         right = whole.right_between(low, high)
         row(f"{low:.0%} to {min(high, 1):.0%}", len(right), f"{percent(right):.0f}")
     without_one_target()
+    far_larger_models()
     sure = percent(whole.right_between(*SURE))
     must("gains within their interval, %", percent(whole.held), 88, ">=")
     must("regrets within what was said, %", percent(whole.regrets), 88, ">=")
@@ -111,6 +103,25 @@ def without_one_target() -> None:
     for log in logs("wiki40b").values():
         for words, left_out in (("of all targets", None), ("of all but ro", log.targets.index("ro"))):
             row(words, f"{np.mean([told(finals(log), 128, draw, left_out).lost for draw in range(8)]):.3f}")
+
+
+def far_larger_models() -> None:
+    """Of RegMix's 62 models of 1B parameters and 25B tokens, what its runs of 1.3M parameters and 1B tokens tell."""
+    far = sm.read_runs(FIXTURES / "regmix_1b.csv")
+    heads = ("law", "runs", "PE, %", "losses inside, %", "Spearman", "of Pile-CC", *OF_GAINS)
+    table("RegMix's models of 1B parameters by fits to those of 1.3M", *heads)
+    for small in logs("regmix").values():
+        for law, runs in product((LAW, "gbm"), (35, 100, len(small))):
+            rng = np.random.default_rng(runs)
+            fit = sm.fit(small.select(rng.permutation(len(small))[:runs]), law, bootstrap=REPLICATES)
+            others, found = far.align(fit.sources, fit.targets), Told()
+            surfaces = fit.at(1e9, 25e9), replace(fit, noise=None).at(1e9, 25e9)
+            for _ in range(8 * WEIGHTS):
+                one_choice(*surfaces, others, rng.dirichlet(np.full(len(fit.targets), 0.7)), rng, found)
+            scores = sm.evaluate(fit, others).scores
+            ranks = scores.mean["spearman"], scores.spearman[fit.targets.index("pile_cc")]
+            texts = (f"{100 * scores.mean['PE']:.0f}", f"{100 * scores.mean['coverage']:.0f}")
+            found.show(law, runs, *texts, *(f"{rank:.3f}" for rank in ranks))
 
 
 def percent(held: list[bool]) -> float:
