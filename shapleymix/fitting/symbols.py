@@ -305,24 +305,26 @@ class Levels:
 def believe_together(packing: Packing, levels: Levels, loss: FloatArray) -> dict[str, Belief]:
     """What is believed of the core's symbols, in the units of the search, where N and D change together.
 
-    `loss` (K,) is the usual one; amounts are those of the believed slopes, at exponents that are held or believed.
+    `loss` (K,) is the usual one; amounts are those of equal slopes, at exponents that are held or believed.
     """
     if not levels.together or not issubclass(packing.law, CoreLaw):
         return {}
     found: dict[str, Belief] = {}
     budgets: tuple[tuple[Budget, str, str], ...] = ("N", "A", "alpha"), ("D", "B", "beta")
     for budget, amount, exponent in budgets:
-        share = _slope(budget, np.zeros(len(loss))) / packing.fixed.get(exponent, np.exp(APART[budget].center))
+        share = TOGETHER / packing.fixed.get(exponent, np.exp(APART[budget].center))
         found |= {amount: Belief(np.log(share * loss), AMOUNT_SPREAD), exponent: APART[budget]}
     return found
 
 
 APART: Mapping[Budget, Belief] = {"N": Belief(np.log(0.3), 0.55), "D": Belief(np.log(0.45), 0.45)}
 """Of the logarithms of alpha and beta: suites and mixture logs together have .13 to .71 and .3 to .8 (laws/core.py)."""
+TOGETHER = 0.06
+"""`-d log L / d log N`, and the same by D: their sum the runs tell, of which .08 for N would give it too much."""
 AMOUNT_SPREAD = 0.6
 """Of the logarithms of A and B: the two slopes stand to each other as 1 to 3 up to 2 to 1 in the public logs.
 
-Fitted to its runs at one D / N, 93 and 96% of SlimPajama's losses at others lie inside, and all of Chinchilla's, whose
+Fitted to its runs at one D / N, 92 and 98% of SlimPajama's losses at others lie inside, and all of Chinchilla's, whose
 intervals are three to five times as wide as they must be (bench_coverage.py).
 """
 
