@@ -1,4 +1,5 @@
-"""What each target gains over another mixture, crossed over laws, bounds, supplies, pulls and begun runs."""
+"""What is gained over another mixture, target by target, and by other bounds and tokens: crossed over laws, bounds,
+supplies, pulls and begun runs."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ ASKED = {
     "groups": {"groups": ["en+de<=0.3", "zh+ja>=0.4"]},
     "scarce": {"available": {"fr": "100k"}, "max_epochs": 1},
     "near": {"near": "uniform", "within": 0.3},
-    "pulled": {"anchor": "uniform", "kl": 0.05},
+    "pulled": {"anchor": "en=0.6,de=0.1,fr=0.1,zh=0.1,ja=0.1", "kl": 0.5, "caps": "en=0.3"},
     "begun": {"after": "en=0.7,de=0.3", "trained": "500k"},
     "worst": {"objective": "worst", "weights": {"en": 1, "de": 2, "fr": 1, "zh": 1, "ja": 1.5}},
 }
@@ -43,3 +44,21 @@ def test_gains_of_targets_are_differences_of_predicted_losses(law: str, asked: s
         assert ((one.gains_low <= one.gains) & (one.gains <= one.gains_high))[known].all()
         if asked not in ("worst", "pulled"):
             assert best.weights @ one.gains == pytest.approx(one.gain, abs=1e-12)
+
+
+@pytest.mark.parametrize("law", ["learned-base", "additive", "exponential"])
+@pytest.mark.parametrize("asked", ASKED)
+def test_more_freedom_never_costs_and_what_changes_nothing_is_a_tie(law: str, asked: str):
+    """Of `zh` there is so much that more or less of it is no other question, but for rounding."""
+    changes = ("fr+50k", "fr-20k", "zh+10M", "zh-1M", "fr+1M,zh+1M")
+    tokens = {"available": {"fr": "100k", "zh": "30M"}, "what_if": changes}
+    best = sm.optimize(fit_of(law), 97_600, "2M", **(ASKED[asked] | tokens))
+    for one in best.what_if:
+        assert one.gain_low <= one.gain <= one.gain_high
+        assert one.gain <= 0 if "-" in one.name else one.gain >= 0
+        if one.name.startswith("zh"):
+            assert (one.gain, one.gain_low, one.gain_high, one.probability) == (0, 0, 0, 0.5)
+    for price in best.binding:
+        assert price.saves_low <= price.saves <= price.saves_high
+        assert price.saves >= 0
+        assert price.unit == "tokens" or price.saves <= price.per_ratio * price.change * (1 + 1e-6)

@@ -195,9 +195,11 @@ def test_intervals_hold_their_own_numbers_and_come_from_replicates():
 
 
 def test_gains_are_differences_of_objectives_and_agree_with_compare():
-    question = problem(FIT, *BUDGET, available=TOKENS, max_epochs=1000, compare_to=["mine=en=.5,fi=.5"])
+    others = ["mine=en=.5,fi=.5", "natural", "again=fi=50%,en=50%"]
+    question = problem(FIT, *BUDGET, available=TOKENS, max_epochs=1000, compare_to=others)
     found = question.solve()
-    assert {rival.name for rival in found.baselines} >= {"uniform", "natural", "mine"}
+    names = [rival.name for rival in found.baselines]
+    assert names == ["uniform", "temperature:2", "natural", "mine (again)"], "a mixture of two names is listed once"
     table = question.compare({"best": found, "uniform": "uniform"})
     uniform = next(rival for rival in found.baselines if rival.name == "uniform")
     assert uniform.gain == pytest.approx(uniform.objective - found.objective)
@@ -302,6 +304,10 @@ def test_the_verdict_is_of_all_compared_mixtures():
     assert "uniform" in told
     assert "poor" in told
     assert "alone" in mixture(replace(FIT, gamma=0.0), compare_to=["alone=en=1"]).verdict
+    for pull in ({}, {"anchor": "en=1", "kl": 1e-9}):
+        told = mixture(caps="fi=.01", compare_to="even=en=.3,de=.3,fi=.4", **pull).verdict
+        assert "even is better" in told
+        assert ("the pull" in told) == bool(pull)
 
 
 @pytest.mark.parametrize(

@@ -400,23 +400,32 @@ Point = tuple[Surface, FloatArray]
 """A mixture (M,) at a surface."""
 
 
+NOTHING = 1e-9
+"""A gain of less, as a share of what it is gained from, is a tie: rounding and the end of a search."""
+
+
 def gain_between(
-    one: Point, other: Point, of: Functional, level: float, *, runs: bool = True, by_law: bool = False
+    one: Point, other: Point, of: Functional, level: float, *, runs: bool = True, by_law: bool = False, pull: float = 0
 ) -> Gain:
     """What one mixture at a surface saves, against another, of what is asked of the losses.
 
     The two may have other budgets or supplies; replicates, scatter and the form's error are drawn in common. With
     `runs` single runs are meant, else what many of each would have in the mean; `by_law` leaves out what the law misses
-    of mixtures, as what bounds cost must.
+    of mixtures, as what bounds cost must. What it saves of a `pull` is known for sure.
     """
+
+    def saved(before: FloatArray, after: FloatArray) -> FloatArray:
+        found = of(before) - of(after) + pull
+        return np.where(np.abs(found) <= NOTHING * np.abs(of(before)), 0.0, found)
+
     pair, read = [one, other], Surface.of_law if by_law else Surface.mean
     own, others = (read(*point) for point in pair)
-    value, each = float(of(others)[0] - of(own)[0]), others - own
+    value, each = float(saved(others, own)[0]), others - own
     turn = -1 if value < 0 else 1
     # drawn in one order, so that the gain of one over the other is minus that of the other over the one
     losses = _sample(pair[::turn], runs=runs, by_law=by_law)[:, ::turn]
     losses = losses if len(losses) > 1 and value == value else np.full_like(losses, np.nan)
-    gained, sides = of(losses[:, 1]) - of(losses[:, 0]), interval_ends(level)
+    gained, sides = saved(losses[:, 1], losses[:, 0]), interval_ends(level)
     each = np.concatenate([each, widen(np.quantile(losses[:, 1] - losses[:, 0], sides, axis=0), each[0])])
     low, high = widen(np.quantile(gained, sides), np.array(value)).tolist()
     return Gain(value, low, high, float(np.mean(np.sign(gained) + 1) / 2), each)

@@ -209,8 +209,8 @@ class Price(Record):
     change, unit : float and str
         By how much the bound was relaxed: in "ratio", in "nats" of a KL ball, or by "tokens" (for a cap unique ones).
     saves, saves_low, saves_high, probability : float
-        What the optimum of that other problem saves in the mean of many runs, with its interval, and the probability
-        that it saves anything.
+        What the optimum of that other problem saves of what is minimised, a pull too, in the mean of many runs, with
+        its interval, and the probability that it saves anything.
     """
 
     kind = "price"
@@ -232,7 +232,8 @@ class Price(Record):
 class WhatIf(Compared):
     """The optimum with other unique tokens at hand, beside that without; `gain` is what the new one gains.
 
-    `name` is the change as it was asked for, and its gain is that in the mean of many runs.
+    `name` is the change as it was asked for, and its gain is that of what is minimised, a pull too, by the law alone
+    and in the mean of many runs.
     """
 
     kind = "what-if"
@@ -356,12 +357,13 @@ class Mixture(Answer):
         """Over which rivals the gain is within its error bar, who does better there, and who beats this mixture."""
         others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
         unsure, ahead = [one for one in others if one.gain_high >= 0], [one for one in others if one.gain_high < 0]
+        limits = "the bounds" if self.anchor is None else "the bounds or the pull"
         sentences = {
             "This mixture is better than {}, beyond its error bar.": [one.name for one in self.baselines if one.sure],
             "The predicted gain of this mixture over {} is within its error bar.": [one.name for one in unsure],
             "The gain of {} is not.": [f"{list_names(one.better)} over {one.name}" for one in unsure if one.better],
             "{} is better than this mixture, beyond its error bar.": [one.name for one in ahead if one.within_bounds],
-            "Without the bounds or the pull a mixture such as {} is better, beyond its error bar.": [
+            f"Without {limits} a mixture such as {{}} is better, beyond its error bar.": [
                 one.name for one in ahead if not one.within_bounds
             ],
         }

@@ -48,6 +48,8 @@ LOOSE = 1e-6
 """A proof whose relative gap is larger is a warning."""
 SAME = 1e-7
 """Relative: by how much the reported objective may differ from the minimised one, by rounding."""
+ALIKE = 1e-12
+"""Mixtures whose ratios differ by no more are one mixture."""
 NEAR = "near"
 """How the name of a mixture begins that a search found."""
 
@@ -68,9 +70,18 @@ def what_ifs_of(one: Question, proof: Proof) -> tuple[WhatIf, ...]:
             [(other, new)] = solve_questions([one.with_tokens(text)])
         except InfeasibleError as error:
             raise InfeasibleError(f"what if {text}: {error.message}", hint=error.hint) from error
-        gain = gain_between((other.surface, new.p), (one.surface, proof.p), one.goal.of, one.level, runs=False)
-        found.append(WhatIf(**_comparison(other, text, new.p, gain)))
+        found.append(WhatIf(**_comparison(other, text, new.p, _gain_of_optimum(other, new, one, proof))))
     return tuple(found)
+
+
+def _gain_of_optimum(other: Question, new: Proof, one: Question, proof: Proof) -> Gain:
+    """What the optimum of another question saves of what both minimise, the pull too, in the mean of many runs.
+
+    It is the law's, but where losses jump: by what the law misses of mixtures more freedom could seem to cost.
+    """
+    ends = (other.surface, new.p), (one.surface, proof.p)
+    pull = one.goal.penalty(proof.p) - other.goal.penalty(new.p)
+    return gain_between(*ends, one.goal.of, one.level, runs=False, by_law=one.fit.jumps is None, pull=pull)
 
 
 def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
@@ -79,9 +90,7 @@ def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:
     relaxed, changes = zip(*[_relax(one, *bound) for bound in found[:PRICED]], strict=True) if found else ((), ())
     prices = [price for price, *_ in found]
     for place, (change, (other, new)) in enumerate(zip(changes, solve_questions(relaxed), strict=True)):
-        ends = (other.surface, new.p), (one.surface, proof.p)
-        # Without jumps by the law: what it misses is no matter of bounds.
-        gain = gain_between(*ends, one.goal.of, one.level, runs=False, by_law=one.fit.jumps is None)
+        gain = _gain_of_optimum(other, new, one, proof)
         saved = _with_ends("saves", gain.value, gain.low, gain.high) | {"probability": gain.probability}
         slope = np.nan_to_num(prices[place].per_ratio, nan=gain.value / change)
         prices[place] = replace(prices[place], change=change, per_ratio=float(slope), **saved)
@@ -273,6 +282,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
             near = refine(goal, mixtures[best])
             if _best_of(goal, {"": near})[1] < total:  # runs are kinks of what is missed: one may itself be best
                 mixtures[f"{NEAR} {best}"] = near
+    mixtures = _list_once(mixtures)
     gains = [one.gain_between(p, q) for q in mixtures.values()]
     each = [_comparison(one, *pair, gain) for pair, gain in zip(mixtures.items(), gains, strict=True)]
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
@@ -283,6 +293,15 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=within, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
+
+
+def _list_once(mixtures: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """Mixtures (M,) by name, each once: its further names stand in brackets behind the first."""
+    names: dict[str, list[str]] = {}
+    for name, q in mixtures.items():
+        alike = (one for one in names if np.allclose(mixtures[one], q, rtol=0, atol=ALIKE))
+        names.setdefault(next(alike, name), []).append(name)
+    return {f"{one} ({', '.join(more)})" if more else one: mixtures[one] for one, *more in names.values()}
 
 
 def _best_of(goal: Goal, mixtures: Mapping[str, FloatArray]) -> tuple[str, float]:
