@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from closed_forms import diagonal, first_order, first_order_printed, interior
 from known_fits import BOUNDS, KINDS, bounds_of, box, goal_of, pieces_of, second
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.pieces import Pieces
 from shapleymix.laws.task_curves import TRANSFORMS, TaskCurves
-from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE
 from shapleymix.mixing.proof import ProofError, prove

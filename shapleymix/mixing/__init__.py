@@ -10,7 +10,6 @@ Modules, in reading order:
   proof          how far from optimal a mixture can be, whoever made it: a bound from pieces and multipliers alone
   solving        what the engine is given, exact zeros in its answer, and a search where a law is not convex
   infeasibility  which bounds leave no mixture, in words, and what would
-  closed_forms   the paper's closed forms, for reproduction
   answers        what is answered: mixtures with their proof, their intervals and their rivals
   asked          the keywords that every door takes, `Asked`, and what each target counts
   question       a question as it stands: surface, weights, bounds, regimes of losses

@@ -6,20 +6,23 @@ Ratios are of one run; under two minutes on two cores.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before numpy: threads only get into the way of matrices this small
+sys.path.append(str(Path(__file__).parents[1]))
 
 import cvxpy as cp
 import numpy as np
 from _report import SMALL, finish, must, row, seconds, table
+from closed_forms import diagonal, first_order, first_order_printed, interior
 from scipy.optimize import minimize
 
 from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.bounds import Group
-from shapleymix.mixing.closed_forms import diagonal, first_order, first_order_printed, interior
 from shapleymix.mixing.engine import Program, minimise
 from shapleymix.mixing.optimize import optimize
 from shapleymix.mixing.polytope import linear_minimiser
