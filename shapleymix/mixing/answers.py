@@ -357,15 +357,14 @@ class Mixture(Answer):
         """Over which rivals the gain is within its error bar, who does better there, and who beats this mixture."""
         others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
         unsure, ahead = [one for one in others if one.gain_high >= 0], [one for one in others if one.gain_high < 0]
+        beyond = [one.name for one in ahead if not one.within_bounds]
         limits = "the bounds" if self.anchor is None else "the bounds or the pull"
         sentences = {
             "This mixture is better than {}, beyond its error bar.": [one.name for one in self.baselines if one.sure],
             "The predicted gain of this mixture over {} is within its error bar.": [one.name for one in unsure],
             "The gain of {} is not.": [f"{list_names(one.better)} over {one.name}" for one in unsure if one.better],
             "{} is better than this mixture, beyond its error bar.": [one.name for one in ahead if one.within_bounds],
-            f"Without {limits} a mixture such as {{}} is better, beyond its error bar.": [
-                one.name for one in ahead if not one.within_bounds
-            ],
+            f"Without {limits} a mixture such as {{}} is better, beyond its error bar.": beyond,
         }
         return " ".join(text.format(list_names(names)) for text, names in sentences.items() if names)
 

@@ -105,11 +105,9 @@ class Group:
         members = labels_between(found["members"], known) if found else ()
         if found is None or not members or (found["low"] and found["sign"] != "<="):
             raise UsageError(f"group: {text!r} is no bound", hint=_HINT)
-        what, sign = f"the group {text!r}", found["sign"]
-        bound = words.parse_ratio(found["bound"].strip(), what)
-        low = words.parse_ratio(found["low"].strip(), what) if found["low"] else 0.0
-        name = found["name"].strip() if found["name"] else None
-        return cls(members, low if sign == "<=" else bound, 1.0 if sign == ">=" else bound, name)
+        sign, name = found["sign"], found["name"]
+        low, bound = (words.parse_ratio(found[side] or "0", f"the group {text!r}") for side in ("low", "bound"))
+        return cls(members, low if sign == "<=" else bound, 1.0 if sign == ">=" else bound, name and name.strip())
 
 
 EpochsSpec = Amounts | float

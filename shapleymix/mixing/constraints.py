@@ -119,9 +119,8 @@ def _read_comparison(constraint: Any, p: Any, example: str) -> tuple[Any, bool]:
         hint = f"return one comparison of the ratios or a list of them, such as p[{example!r}] <= 0.5"
         raise UsageError(f"a function of constraints returned {described(constraint)}", hint=hint)
     if not constraint.is_dcp():
-        raise SolveError(
-            f"a constraint is not convex: {constraint}", hint="write it by cvxpy's rules (dcp.stanford.edu)"
-        )
+        hint = "write it by cvxpy's rules (dcp.stanford.edu)"
+        raise SolveError(f"a constraint is not convex: {constraint}", hint=hint)
     p.value = np.full(p.size, 1 / p.size)
     slopes = constraint.expr.grad.get(p)
     unit = 0.0 if slopes is None else float(abs(slopes).max())

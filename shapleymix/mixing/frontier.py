@@ -108,12 +108,14 @@ def frontier_of(one: Question, between: str, points: int) -> Frontier:
     names = sides_of(between, targets, families_of(one.asked.table, targets, one.fit.parents))
     sides = [replace(one, goal=replace(one.goal, w=_side_weights(side, targets, one.weights))) for side in names]
     shares, proofs, notices = _spread_points(sides, points)
-    entries = tuple(_point(sides, share, proof) for share, proof in zip(shares.tolist(), proofs, strict=True))
-    numbers = tuple(map(str, range(1, len(entries) + 1)))
+    p, entries = np.stack([proof.p for proof in proofs]), []
+    for share, losses, proof in zip(shares.tolist(), surface.mean(p), proofs, strict=True):
+        first, second = ((end.objective(proof.p), *end.objective_interval(proof.p)) for end in sides)
+        entries.append(FrontierPoint(share, proof.p, losses, *first, *second, proof.certificate))
     notices += [f"{len(entries)} of {points} points differ: the curve has a kink, or is one"] * (len(entries) < points)
-    warnings = surface.warnings(np.stack([entry.p for entry in entries]), numbers)
+    warnings = surface.warnings(p, tuple(map(str, range(1, len(entries) + 1))))
     fields = common_fields(one, warnings, (*one.notices, *notices))
-    return Frontier(**fields, between=between, first_targets=names[0], second_targets=names[1], entries=entries)
+    return Frontier(**fields, between=between, first_targets=names[0], second_targets=names[1], entries=tuple(entries))
 
 
 def _refuse_other_goals(one: Question) -> None:
@@ -140,7 +142,7 @@ def sides_of(text: str, targets: tuple[str, ...], families: Families) -> tuple[t
     sides = text.split(":") if isinstance(text, str) else []
     if len(sides) != 2:
         raise UsageError(f"frontier: {text!r} has no two sides", hint=_HINT)
-    named = [_targets_of(side, targets, families) for side in sides]
+    named = [_targets_of(side.strip(), targets, families) for side in sides]
     first, second = (side or tuple(one for one in targets if one not in other) for side, other in (named, named[::-1]))
     if not first or not second or set(first) & set(second):
         raise UsageError(f"frontier: the sides of {text!r} are not two parts of the targets", hint=_HINT)
@@ -149,10 +151,9 @@ def sides_of(text: str, targets: tuple[str, ...], families: Families) -> tuple[t
 
 def _targets_of(side: str, targets: tuple[str, ...], families: Families) -> tuple[str, ...]:
     """The targets that one side means; none of them = the rest."""
-    if side.strip() == REST and REST not in targets:
+    if side == REST and REST not in targets:
         return ()
-    labels = labels_between(side, (*targets, *families))
-    return members_of(labels, targets, families, "frontier")
+    return members_of(labels_between(side, (*targets, *families)), targets, families, "frontier")
 
 
 def _side_weights(side: tuple[str, ...], targets: tuple[str, ...], weights: Weights) -> FloatArray:
@@ -224,10 +225,3 @@ def _nearest(way: FloatArray, points: int) -> list[int]:
     """Places of the points nearest to equal distances, both ends among them, none twice."""
     wanted = np.linspace(0, 1, points)
     return sorted({0, len(way) - 1, *np.abs(way[:, None] - wanted).argmin(axis=0).tolist()})
-
-
-def _point(ends: Sequence[Question], share: float, proof: Proof) -> FrontierPoint:
-    """One point as it is reported."""
-    p, losses = proof.p, ends[0].surface.mean(proof.p[None])[0]
-    first, second = ((end.objective(p), *end.objective_interval(p)) for end in ends)
-    return FrontierPoint(share, p, losses, *first, *second, proof.certificate)

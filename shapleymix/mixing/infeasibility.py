@@ -121,7 +121,7 @@ def _faults_of_distance(bounds: Polytope, ball: Ball) -> list[Fault]:
     if bounds.violation(ball.center) <= FEASIBLE:
         return []
     text = f"no mixture within the other bounds is within {ball.radius:.4g} of the one to stay near"
-    least = _least_l1(bounds, ball) if ball.kind == "l1" else _least_kl(bounds, ball)
+    least = _least_distance(bounds, ball)
     if least <= ball.radius * (1 + 1e-6) + FEASIBLE:
         return []
     hint = f"widen it to {least * 1.001:.4g}, or loosen the other bounds"
@@ -129,15 +129,12 @@ def _faults_of_distance(bounds: Polytope, ball: Ball) -> list[Fault]:
     return [Fault(f"{text}: the nearest is at {least:.4g}", value=f"{least:.6g}", hint=hint)]
 
 
-def _least_l1(bounds: Polytope, ball: Ball) -> float:
-    """The least L1 distance from the centre of a mixture within the other bounds."""
-    everywhere = replace(bounds, ball=replace(ball, radius=2.0))
-    found = everywhere.minimise_linear(np.repeat([0.0, 1.0], len(bounds.sources)))
-    return np.inf if found is None else ball.distance(found)
-
-
-def _least_kl(bounds: Polytope, ball: Ball) -> float:
-    """The same in KL; infinite where the other bounds need sources that the centre has none of."""
+def _least_distance(bounds: Polytope, ball: Ball) -> float:
+    """That of the nearest mixture within the other bounds; infinite in KL where these need what the centre lacks."""
+    if ball.kind == "l1":
+        everywhere = replace(bounds, ball=replace(ball, radius=2.0))
+        found = everywhere.minimise_linear(np.repeat([0.0, 1.0], len(bounds.sources)))
+        return np.inf if found is None else ball.distance(found)
     others = replace(bounds, ball=None).hold_at_zero(ball.center == 0, "centre")
     if explain(others) is not None:
         return np.inf

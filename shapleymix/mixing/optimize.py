@@ -27,6 +27,7 @@ from shapleymix.mixing.question import Question, solve_questions
 from shapleymix.mixing.reporting import candidates_of, report
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import FloatArray
+from shapleymix.statistics import interval_ends
 from shapleymix.tables.mixtures import Rivals
 from shapleymix.tables.words import parse_budget
 
@@ -260,16 +261,15 @@ def optimize_compute(fit: FitSpec, flops: Size, **keywords: Any) -> Mixture:
         If the runs do not tell how the loss falls with N or with D, or the law is not convex in the mixture. The others
         as for `problem`.
     """
-    known, compute = as_fit(fit), parse_budget(flops, "flops")
+    known, product = as_fit(fit), parse_budget(flops, "flops") / FLOPS_PER_PARAMETER_TOKEN
     if keywords.get("after") is not None:
         raise UsageError("a run already begun has its N", hint="give N and D in place of flops")
     _require_scaling(known)
-    one = _best_size(known, compute, keywords)
+    one = _best_size(known, product, keywords)
     found = one.solve()
-    low, high = _interval(known, compute, keywords, one, found.p)
-    tokens = compute / FLOPS_PER_PARAMETER_TOKEN
+    low, high = _interval(known, product, keywords, one, found.p)
     notice = "the interval of N is the fitted law's: by another form of law the best N may lie outside"
-    sizes = {"N_low": low, "N_high": high, "D_low": tokens / high, "D_high": tokens / low}
+    sizes = {"N_low": low, "N_high": high, "D_low": product / high, "D_high": product / low}
     return replace(found, **sizes, notices=(*found.notices, notice))
 
 
@@ -290,8 +290,8 @@ def _require_scaling(fit: AnyFit) -> None:
             raise SolveError(message, hint=f"fit on runs with three or more {name}, or give N and D in place of flops")
 
 
-def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]) -> list[Problem]:
-    """The problems at each log N of a grid that the bounds leave a mixture for.
+def _problems(fit: Any, grid: FloatArray, product: float, keywords: dict[str, Any]) -> list[Problem]:
+    """The problems at each log N of a grid, and the D that makes the product N D, that bounds leave a mixture for.
 
     Raises
     ------
@@ -301,7 +301,7 @@ def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]
     found, refused = [], []
     for N in np.exp(grid).tolist():
         try:
-            found.append(problem(fit, N, flops / FLOPS_PER_PARAMETER_TOKEN / N, **keywords))
+            found.append(problem(fit, N, product / N, **keywords))
         except InfeasibleError as error:
             refused.append(error)
     if not found:
@@ -312,7 +312,7 @@ def _problems(fit: Any, grid: FloatArray, flops: float, keywords: dict[str, Any]
     return found
 
 
-def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
+def _best_size(fit: Any, product: float, keywords: dict[str, Any]) -> Problem:
     """The problem at the N of the lowest optimal objective.
 
     Raises
@@ -320,11 +320,11 @@ def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
     SolveError
         If the law trades N against D nowhere near.
     """
-    middle, half = 0.5 * np.log(flops / FLOPS_PER_PARAMETER_TOKEN), DECADES * np.log(10.0)
+    middle, half = 0.5 * np.log(product), DECADES * np.log(10.0)
     edges = low, high = (max(middle - half, 0.0), min(middle + half, 2 * middle))
     best, found = middle, None
     for _ in range(ROUNDS):
-        problems = _problems(fit, np.linspace(low, high, GRID), flops, keywords)
+        problems = _problems(fit, np.linspace(low, high, GRID), product, keywords)
         optima = [proof.certificate.objective for proof in solve_all([one.goal for one in problems])]
         found = problems[np.argmin(optima)]
         best = float(np.log(found.surface.N))
@@ -336,16 +336,16 @@ def _best_size(fit: Any, flops: float, keywords: dict[str, Any]) -> Problem:
     return found
 
 
-def _interval(fit: Any, flops: float, keywords: dict[str, Any], best: Problem, p: FloatArray) -> tuple[float, float]:
+def _interval(fit: Any, product: float, keywords: dict[str, Any], best: Problem, p: FloatArray) -> tuple[float, float]:
     """Interval of the best N over the fit's replicates, each at the mixture p (M,); NaN without."""
     if best.draws is None:
         return np.nan, np.nan
     middle, half = np.log(best.surface.N), 0.5 * DECADES * np.log(10.0)
     grid = np.linspace(middle - half, middle + half, 2 * GRID - 1)
-    known = [(one, one.draws) for one in _problems(fit, grid, flops, keywords) if one.draws is not None]
+    known = [(one, one.draws) for one in _problems(fit, grid, product, keywords) if one.draws is not None]
     values = np.stack([one.goal.of(draws.losses(p)) for one, draws in known])
     size = np.exp(_lowest(np.log([one.surface.N for one, _ in known]), values))
-    low, high = np.quantile(size, [0.5 - best.level / 2, 0.5 + best.level / 2]).tolist()
+    low, high = np.quantile(size, interval_ends(best.level)).tolist()
     return min(low, best.surface.N), max(high, best.surface.N)
 
 

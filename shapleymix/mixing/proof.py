@@ -41,10 +41,10 @@ class Certificate(Record):
     kind = "certificate"
 
     objective: float
-    gap: float
-    relative_gap: float
-    lower_bound: float
-    price: float
+    gap: float = np.nan
+    relative_gap: float = np.nan
+    lower_bound: float = np.nan
+    price: float = np.nan
 
 
 class Multipliers(NamedTuple):
@@ -68,7 +68,7 @@ class Proof:
         Bound on how far it is from the best one.
     ratios : array (M,)
         What each source's floor, lowered by one unit of ratio, would save at first; below 0 what its cap, raised by
-        one, would; 0 where neither binds.
+        one, would; 0 where neither binds. Empty, as are the rows, where nothing is proved.
     rows : array (G,)
         The same of the rows.
     curved : dict of str to float
@@ -77,8 +77,8 @@ class Proof:
 
     p: FloatArray
     certificate: Certificate
-    ratios: FloatArray
-    rows: FloatArray
+    ratios: FloatArray = field(default_factory=lambda: np.zeros(0))
+    rows: FloatArray = field(default_factory=lambda: np.zeros(0))
     curved: dict[str, float] = field(default_factory=dict)
 
 
@@ -119,12 +119,6 @@ def prove(goal: Goal, p: FloatArray, by: Multipliers | None = None) -> Proof:
     )
 
 
-def without_proof(goal: Goal, p: FloatArray) -> Proof:
-    """The answer that p is for a law without convexity."""
-    certificate = Certificate(goal.total(p), np.nan, np.nan, np.nan, np.nan)
-    return Proof(p, certificate, np.zeros(len(p)), np.zeros(len(goal.within.rows)))
-
-
 def _bases(goal: Goal, p: FloatArray) -> list[FloatArray]:
     """Points (M,) at which tangents may touch, the mixture's own first; a KL ball has none at a ratio of zero."""
     movable, ball = goal.within.movable, goal.within.ball
@@ -145,6 +139,6 @@ def _lower_bound(goal: Goal, base: FloatArray, by: Multipliers) -> tuple[float, 
     with np.errstate(invalid="ignore"):
         linear = float(np.sum(np.where(s == 0, 0.0, tilt * s)) - np.sum(np.where(base == 0, 0.0, gradient * base)))
     limits = np.where(by.rows > 0, bounds.row_low, bounds.row_high)
-    sides = float(np.sum(np.where(by.rows == 0, 0.0, by.rows * np.where(by.rows == 0, 0.0, limits))))
+    sides = float(by.rows @ np.where(by.rows == 0, 0.0, limits))  # those that are not there are infinite
     bound = float(goal.pieces.objective(base, by.w)) + goal.penalty(base) + linear + sides - limit
     return (bound if np.isfinite(bound) else -np.inf), float(price), tilt

@@ -18,7 +18,7 @@ from shapleymix.laws.pieces import Pieces
 from shapleymix.mixing.engine import TOLERANCE, Optima, Program, minimise
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
-from shapleymix.mixing.proof import Multipliers, Proof, prove, without_proof
+from shapleymix.mixing.proof import Certificate, Multipliers, Proof, prove
 from shapleymix.records import FloatArray
 from shapleymix.statistics import RandomStream
 
@@ -117,7 +117,8 @@ def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[Proof]:
         If there is no mixture within the bounds with a finite loss.
     """
     if not all(goal.is_convex for goal in goals):
-        return [without_proof(goal, _snap(goal, search(goal, seed))) for goal in goals]
+        found = [_snap(goal, search(goal, seed)) for goal in goals]
+        return [Proof(p, Certificate(goal.total(p))) for goal, p in zip(goals, found, strict=True)]
     first = goals[0]
     alike = all(goal.within.is_box and goal.worst == first.worst and not goal.curved.names for goal in goals)
     if not alike or any(goal.pieces.curves is not None for goal in goals):

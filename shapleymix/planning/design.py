@@ -204,7 +204,8 @@ def design(
         hint = "ask for fewer runs, give more candidates, or loosen the bounds"
         raise UsageError(f"{count} runs of {len(open_places)} candidates that were not trained yet", hint=hint)
     chosen, error = choose(pool[open_places], points, trained, count)
-    order = open_places[chosen]
+    order, first = open_places[chosen], 1 if so_far is None else 1 + len(set(so_far.runs))
+    runs = tuple(f"plan-{number:03d}" for number in range(first, first + count))
     notices = () if known is None else ("the region lies around the optimum of the fit",)
     most = (size, tokens) if known is None else (known.N_range[1], known.D_range[1])
     most = most if so_far is None else (so_far.N.max(), so_far.D.max())
@@ -213,7 +214,7 @@ def design(
         notices = (*notices, parting_run(line, so_far.N, so_far.D))
     caution(notices)
     return Design(
-        sources=names, N=size, D=tokens, runs=_ids(so_far, count), p=pool[order],
+        sources=names, N=size, D=tokens, runs=runs, p=pool[order],
         batch=np.arange(count, dtype=np.int64) * parts // count + 1, candidate=order, error=error,
         trained=len(trained), candidates=len(open_places), notices=notices,
         provenance={"log_sha256": None if so_far is None else so_far.digest, "seed": seed},
@@ -262,16 +263,24 @@ def choose(pool: FloatArray, region: FloatArray, trained: FloatArray, n: int) ->
     prior = np.eye(F.shape[1])
     for row in features(trained):
         prior = _observe(prior, row, 1.0)
-    chosen: list[int] = []
-    S = prior
-    for _ in range(n):
-        chosen.append(_best(_worth(S, F, A), chosen))
-        S = _observe(S, F[chosen[-1]], 1.0)
+    chosen, _, S = _pick(prior, F, A, n)
     for _ in range(PASSES):
         S, moved = _exchange(S, F, A, chosen)
         if not moved:
             break
-    return _order(prior, F, A, chosen)
+    chosen.sort()
+    order, error, _ = _pick(prior, F[chosen], A, n)
+    return np.array(chosen)[order], np.array(error)
+
+
+def _pick(S: FloatArray, F: FloatArray, A: FloatArray, n: int) -> tuple[list[int], list[float], FloatArray]:
+    """The n runs of which each helps most after those before it, the errors before and after each, the covariance."""
+    chosen, error = list[int](), [float(np.sqrt(np.sum(A * S)))]
+    for _ in range(n):
+        chosen.append(_best(_worth(S, F, A), chosen))
+        S = _observe(S, F[chosen[-1]], 1.0)
+        error.append(float(np.sqrt(np.sum(A * S))))
+    return chosen, error, S
 
 
 def _observe(S: FloatArray, row: FloatArray, sign: float) -> FloatArray:
@@ -306,18 +315,6 @@ def _exchange(S: FloatArray, F: FloatArray, A: FloatArray, chosen: list[int]) ->
     return S, moved
 
 
-def _order(S: FloatArray, F: FloatArray, A: FloatArray, chosen: Sequence[int]) -> tuple[IntArray, FloatArray]:
-    """The chosen ones, the most useful first, and the error before the first and after each."""
-    left, order, error = sorted(chosen), list[int](), [float(np.sqrt(np.sum(A * S)))]
-    while left:
-        best = left[int(np.argmax(_worth(S, F[left], A)))]
-        left.remove(best)
-        order.append(best)
-        S = _observe(S, F[best], 1.0)
-        error.append(float(np.sqrt(np.sum(A * S))))
-    return np.array(order, dtype=np.int64), np.array(error)
-
-
 def _runs_so_far(log: Logs) -> RunLog:
     """The runs that are trained or planned, not the untrained models."""
     read = read_runs(log, losses="optional")
@@ -346,20 +343,17 @@ def _budget(log: RunLog | None, fit: Fit | None, N: Size | None, D: Size | None,
     if log is not None:
         sizes = np.unique(log.N)
         mixtures = [len(np.unique(log.groups[size == log.N])) for size in sizes]
-        size = float(sizes[np.argmax(mixtures)])
-        runs, tokens = np.array(log.runs)[size == log.N], log.D[size == log.N]
-        ends = [tokens[runs == run].max() for run in np.unique(runs)]
-        usual = size, float(np.quantile(ends, 0.5, method="lower"))
+        most = log.select(sizes[np.argmax(mixtures)] == log.N)
+        ends = [most.D[np.array(most.runs) == run].max() for run in np.unique(most.runs)]
+        usual = float(most.N[0]), float(np.quantile(ends, 0.5, method="lower"))
     elif fit is not None:
         usual = float(fit.N_range[1]), float(fit.D_range[1])
-    found = tuple(
-        known if given is None else parse_budget(given, name)
-        for given, known, name in zip((N, D), usual, ("N", "D"), strict=True)
-    )
+    size = usual[0] if N is None else parse_budget(N, "N")
+    tokens = usual[1] if D is None else parse_budget(D, "D")
     by_tokens = [name for name in ("available", "max_epochs", "min_tokens") if getattr(asked, name) is not None]
-    if np.isnan(found[1]) and by_tokens:
+    if np.isnan(tokens) and by_tokens:
         raise UsageError(f"{by_tokens[0]} limits tokens, and nothing says how many a run has", hint="give D")
-    return found[0], found[1]
+    return size, tokens
 
 
 def _mixtures(
@@ -461,9 +455,3 @@ def _among(p: FloatArray, so_far: FloatArray) -> BoolArray:
     """Which mixtures (C, M) are among those of the runs so far (R, M)."""
     rows = {row.tobytes() for row in np.rint(so_far / ALIKE).astype(np.int64)}
     return np.array([row.tobytes() in rows for row in np.rint(p / ALIKE).astype(np.int64)], dtype=bool)
-
-
-def _ids(log: RunLog | None, count: int) -> tuple[str, ...]:
-    """Ids for the runs, past the number of those so far."""
-    first = 0 if log is None else len(set(log.runs))
-    return tuple(f"plan-{number:03d}" for number in range(first + 1, first + count + 1))
