@@ -190,12 +190,13 @@ def _described(law: Any) -> dict[str, Any]:
 
 def _law_view(law: dict[str, Any]) -> list[Part]:
     needs = {"transfer": "--transfer", "families": "--languages", "lightgbm": "lightgbm"}
+    own = ", ".join(law["per_target"]) or "what it learns by its own means"
     pairs = f"; for each source and target: {', '.join(law['per_source_and_target'])}"
     return [
         Heading(law["name"]),
         f"  {law['formula']}",
         f"  assumes    {law['assumption']}",
-        f"  fitted     for each target: {', '.join(law['per_target'])}{pairs if law['per_source_and_target'] else ''}",
+        f"  fitted     for each target: {own}{pairs if law['per_source_and_target'] else ''}",
         f"  needs      {' and '.join(needs[name] for name in law['needs'] if name in needs) or 'nothing but the log'}",
         f"  reference  {law['reference']}",
         "",
