@@ -122,3 +122,15 @@ def test_chinchillas_points(shared_data):
     known = {"E": 1.8172, "A": 477.83, "B": 2143.4, "alpha": 0.34731, "beta": 0.36717}
     for symbol, number in known.items():
         assert getattr(found.law, symbol)[0] == pytest.approx(number, rel=2e-3), symbol
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1e-9, 1e-15])
+def test_a_firm_belief_about_one_unknown_does_not_keep_the_others_from_moving(spread):
+    _, y = problems(5, noise=0.02)
+    precision = np.tile([0.0, 0.0, 1 / spread**2], (5, 1))
+    prior = Prior(np.zeros((5, 3)), precision)
+    found = minimize(objective(y, Loss(np.inf), prior=prior), np.tile([1.5, 1.0, 0.1], (5, 1)), tolerance=1e-12)
+    assert found.converged.all()
+    for q in range(5):
+        known = optimize.least_squares(lambda x, q=q: curve(np.append(x, 0.0)) - y[q], [1.5, 1.0], xtol=1e-14)
+        np.testing.assert_allclose(found.x[q], [*known.x, 0.0], atol=2e-3)

@@ -274,7 +274,8 @@ def minimize(
 
 def _step(objective: Regression, state: _State) -> tuple[FloatArray, FloatArray]:
     """The damped step (q, P) of every open problem, and the damped own part of the curvature that gave it."""
-    ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * state.scale.max(axis=1, keepdims=True) + 1e-300
+    told = np.einsum("qpp->qp", state.matrix).max(axis=1, keepdims=True)  # a firm belief about one holds no other
+    ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * told + 1e-300
     damped = objective.prior.precision[state.number] + ridge
     at_edge = objective.find_active(state.x, state.gradient)
     low, high = objective.low - state.x, objective.high - state.x
