@@ -175,6 +175,17 @@ def test_leaving_the_largest_size_out(sizes, held):
     assert table.design == "largest size left out (N = 5e+08)"
 
 
+def test_one_mixture_held_out_tells_no_standard_error(noisy):
+    """Not one of 0, by which each law would surely beat every other."""
+    given, log = noisy
+    one = replace(log, N=np.where(np.arange(40) == 7, 2 * log.N.max(), log.N))
+    table = compare(one, ["chinchilla", "shapley"], given.transfer, leave_largest_N=True, **FAST)
+    assert table.rows == table.mixtures == 1
+    assert np.isnan([entry.standard_error for entry in table.entries]).all()
+    assert np.isnan(table.better).all()
+    assert table.significance(0, 1) == 0
+
+
 def test_a_split_column_holds_rows_out(noisy):
     given, log = noisy
     split = tuple("fit" if row % 3 else "held-out" for row in range(40))

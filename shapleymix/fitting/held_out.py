@@ -32,10 +32,13 @@ TWO_ERRORS = float(norm.cdf(2.0))
 
 
 def find_errors(parts: FloatArray, groups: IntArray) -> FloatArray:
-    """Standard errors (...) of sums over rows of parts (..., R), which sum to 0: rows of one mixture err together."""
+    """Standard errors (...) of sums over rows of parts (..., R), which sum to 0: rows of one mixture err together.
+
+    NaN where there is one mixture, which tells none.
+    """
     sums = parts @ (groups[:, None] == np.unique(groups))
     count = sums.shape[-1]
-    return np.sqrt(np.square(sums).sum(axis=-1) * count / max(count - 1, 1))
+    return np.sqrt(np.square(sums).sum(axis=-1) * (count / (count - 1) if count > 1 else np.nan))
 
 
 def chance_below(mean: FloatArray, error: FloatArray, count: int) -> FloatArray:

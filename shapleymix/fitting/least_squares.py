@@ -24,22 +24,27 @@ FIXED = 1e30  # on the diagonal holds an unknown where it is
 PASSES = 12  # of the pivoting that keeps a step within its box
 
 
-def times(matrix: FloatArray, own: FloatArray, x: FloatArray) -> FloatArray:
-    """The curvature `matrix + diag(own)`, (Q, P, P) and (Q, P), times x (Q, P)."""
-    return _by(matrix, x) + own * x
+def apply(matrix: FloatArray, diagonal: FloatArray, x: FloatArray) -> FloatArray:
+    """The curvature `matrix + diag(diagonal)`, (Q, P, P) and (Q, P), times x (Q, P)."""
+    return _by(matrix, x) + diagonal * x
 
 
-def solve(matrix: FloatArray, own: FloatArray, right: FloatArray, fixed: BoolArray) -> FloatArray:
-    """The x (Q, P) that is 0 where `fixed`, else `times(matrix, own, x)` is `right`; NaN where that is singular."""
-    whole = matrix.copy()
-    np.einsum("qpp->qp", whole)[:] += np.where(fixed, FIXED, own)
-    solved = [POSV(one.T, side, overwrite_a=True)[1:] for one, side in zip(whole, right, strict=True)]
+def solve_free(matrix: FloatArray, diagonal: FloatArray, right: FloatArray, fixed: BoolArray) -> FloatArray:
+    """The x (Q, P), 0 where `fixed`, for which `apply(matrix, diagonal, x)` is `right` elsewhere; NaN if singular."""
+    curvature = matrix.copy()
+    np.einsum("qpp->qp", curvature)[:] += np.where(fixed, FIXED, diagonal)
+    solved = [POSV(one.T, side, overwrite_a=True)[1:] for one, side in zip(curvature, right, strict=True)]
     found = np.array([x if info == 0 else np.full_like(x, np.nan) for x, info in solved])
     return np.where(fixed, 0.0, found)
 
 
 def step_in_box(
-    matrix: FloatArray, own: FloatArray, gradient: FloatArray, at_edge: BoolArray, low: FloatArray, high: FloatArray
+    matrix: FloatArray,
+    diagonal: FloatArray,
+    gradient: FloatArray,
+    active: BoolArray,
+    low: FloatArray,
+    high: FloatArray,
 ) -> FloatArray:
     """The minimum of `step.(C step) / 2 + gradient.step` within a box, C the curvature, nearly always exactly.
 
@@ -49,22 +54,22 @@ def step_in_box(
 
     Parameters
     ----------
-    matrix, own, gradient : array (Q, P, P), (Q, P) and (Q, P)
-        The curvature, as `times` takes it, and the gradient of every problem.
-    at_edge : bool array (Q, P)
+    matrix, diagonal, gradient : array (Q, P, P), (Q, P) and (Q, P)
+        The curvature, as `apply` takes it, and the gradient of every problem.
+    active : bool array (Q, P)
         Unknowns that are at the edge to begin with.
     low, high : array (Q, P)
         The box around the present point: `low <= 0 <= high`.
     """
-    edge = np.where(at_edge, 0.0, np.nan)  # where an unknown is at an edge, how far from here
+    edge = np.where(active, 0.0, np.nan)  # where an unknown is at an edge, how far from here
     step = np.empty_like(gradient)
     rows = np.arange(len(gradient))
     for _ in range(PASSES):
         fixed = ~np.isnan(edge)
         there = np.where(fixed, edge, 0.0)
-        pull = gradient + times(matrix, own, there) if there.any() else gradient
-        step[rows] = moved = there - solve(matrix, own, pull, fixed)
-        slope = gradient + times(matrix, own, moved) if fixed.any() else np.zeros_like(moved)
+        pull = gradient + apply(matrix, diagonal, there) if there.any() else gradient
+        step[rows] = moved = there - solve_free(matrix, diagonal, pull, fixed)
+        slope = gradient + apply(matrix, diagonal, moved) if fixed.any() else np.zeros_like(moved)
         inwards = fixed & (((edge <= low) & (slope < 0)) | ((edge >= high) & (slope > 0)))
         beyond = np.clip(moved, low, high)
         out = ~fixed & (beyond != moved)
@@ -72,8 +77,8 @@ def step_in_box(
             break
         edge = np.where(out, beyond, np.where(inwards, np.nan, edge))
         if not changed.all():
-            parts, rows = (matrix, own, gradient, edge, low, high), rows[changed]
-            matrix, own, gradient, edge, low, high = (part[changed] for part in parts)
+            parts, rows = (matrix, diagonal, gradient, edge, low, high), rows[changed]
+            matrix, diagonal, gradient, edge, low, high = (part[changed] for part in parts)
     return step
 
 
@@ -239,7 +244,7 @@ def minimize(
 
     Parameters
     ----------
-    objective : Objective
+    objective : Regression
         Residuals, weights, loss, box and prior.
     start : array
         First unknowns, shape (Q, P); clipped into the box.
@@ -256,7 +261,7 @@ def minimize(
     best = Solution(x.copy(), state.cost.copy(), np.zeros(len(x), dtype=bool))
     for _ in range(iterations):
         step, damped = _step(objective, state)
-        bent = times(state.matrix, objective.prior.precision[state.number], step)
+        bent = apply(state.matrix, objective.prior.precision[state.number], step)
         promised = -np.einsum("qp,qp->q", state.gradient + 0.5 * bent, step)
         idle = _idle(state, step, promised, tolerance)
         best.converged[state.number[idle]] = True
@@ -273,13 +278,13 @@ def minimize(
 
 
 def _step(objective: Regression, state: _State) -> tuple[FloatArray, FloatArray]:
-    """The damped step (q, P) of every open problem, and the damped own part of the curvature that gave it."""
+    """The damped step (q, P) of every open problem, and the damped diagonal of the curvature that gave it."""
     told = np.einsum("qpp->qp", state.matrix).max(axis=1, keepdims=True)  # a firm belief about one holds no other
     ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * told + 1e-300
     damped = objective.prior.precision[state.number] + ridge
-    at_edge = objective.find_active(state.x, state.gradient)
+    active = objective.find_active(state.x, state.gradient)
     low, high = objective.low - state.x, objective.high - state.x
-    step = step_in_box(state.matrix, damped, state.gradient, at_edge, low, high)
+    step = step_in_box(state.matrix, damped, state.gradient, active, low, high)
     return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False), damped
 
 
@@ -300,7 +305,7 @@ def _bend(objective: Regression, state: _State, step: FloatArray, damped: FloatA
     change = (ahead - state.residual) / AHEAD * state.root - _by(state.rows, step)
     pull = ((2.0 / AHEAD * change)[:, None, :] @ state.rows)[:, 0, :]
     end = state.x + step
-    second = -solve(state.matrix, damped, pull, (end <= low) | (end >= high))
+    second = -solve_free(state.matrix, damped, pull, (end <= low) | (end >= high))
     size, longer = (np.linalg.norm(part * np.sqrt(state.scale), axis=1) for part in (step, second))
     share = 0.5 * np.minimum(1.0, BEND * size / np.maximum(2.0 * longer, 1e-300))
     return step + np.where(np.isfinite(longer), share, 0.0)[:, None] * np.nan_to_num(second)

@@ -25,7 +25,7 @@ from shapleymix.display import short
 from shapleymix.errors import UsageError, described
 from shapleymix.fitting.estimation import FOLLOW, Estimation
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence
-from shapleymix.fitting.least_squares import solve
+from shapleymix.fitting.least_squares import solve_free
 from shapleymix.fitting.prediction import Names
 from shapleymix.fitting.settings import LEVEL
 from shapleymix.laws import Law
@@ -108,9 +108,9 @@ def _expand_problems(
     own_rows, shared_rows = jacobian * root, shared * root
     own_slope = (score @ jacobian)[:, 0] + regression.prior.slope(x)
     matrix, C = regression.prior.matrix(own_rows), own_rows.swapaxes(1, 2) @ shared_rows
-    own, active = regression.prior.precision, regression.find_active(x, own_slope)
-    own = own + (RIDGE * (np.einsum("qpp->qp", matrix) + own) + 1e-300)
-    follow = np.stack([solve(matrix, own, one, active) for one in np.moveaxis(C, 2, 0)], axis=2)  # G^-1 C
+    diagonal, active = regression.prior.precision, regression.find_active(x, own_slope)
+    diagonal = diagonal + (RIDGE * (np.einsum("qpp->qp", matrix) + diagonal) + 1e-300)
+    follow = np.stack([solve_free(matrix, diagonal, one, active) for one in np.moveaxis(C, 2, 0)], axis=2)  # G^-1 C
     curvature = shared_rows.swapaxes(1, 2) @ shared_rows - C.swapaxes(1, 2) @ follow
     slope = (score @ shared)[:, 0] - (own_slope[:, None, :] @ follow)[:, 0]
     runs = 1 / np.square(regression.weight @ problem.alike).sum(axis=1)

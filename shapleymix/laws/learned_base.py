@@ -2,16 +2,17 @@
 
 The base is what all sources give alike, for their ratios sum to one. Coefficients are never negative and are shrunk to
 zero, so that a source of which little is known is like any other; a target's own source is hardly shrunk. As gamma
-grows the law becomes the exponential `C exp(-sum_i u_ij p_i^s_ij)`; with large u it forgets the base.
+grows, the loss above its floor becomes the exponential `exp(-sum_i u_ij p_i^s_ij)`, in units of `(1 - floor) C`; with
+large u it forgets the base.
 
 A larger model, or a longer training, makes more of a target's own data: small models that have seen few tokens are
 nearly alike whatever their mixture. By `g_j = exp(x_j)`, where `gamma_j x_j` is a share eta_j of the fall of log C_j
 from the smallest size to N (at the fewest tokens), and a share zeta_j of its fall from the fewest tokens to D (at N);
 both are fitted, and shrunk to nothing. Where own data do most of the help, a mixture without any keeps `C^(1 - eta)` of
-the one fall and `C^(1 - zeta)` of the other. Neither share is more than one, so that no prediction rises with D,
-whatever the mixture, nor with N from the fewest tokens on: with b between -1 and 1,
+the one fall and `C^(1 - zeta)` of the other, in its loss above the floor; the floor itself falls as C does. Neither
+share is more than one, so that no prediction rises with D, whatever the mixture, nor with N from the fewest tokens on:
 
-    d log L / d log D = (1 + zeta b) d log C / d log D.
+    d log L / d log D = (1 + zeta b (1 - floor C / L)) d log C / d log D,    b between -1 and 1.
 
 What no mixture removes is a share of the core, shrunk to nothing (`floor`): without it the loss of a target of which a
 little of its own data tells nearly all would fall on as a power of their ratio.
@@ -22,7 +23,7 @@ make a language with little of its own data ever worse.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -96,7 +97,9 @@ class LearnedBase(TransferLaw):
 
     kind = "law/learned-base"
     name = "learned-base"
-    reference = "this library; the form of MARINER (Marin 2026) and of the ShapleyLaw paper, section 3.3, as limits"
+    reference = (
+        "this library; the form of MARINER (Marin 2026) and of the ShapleyLaw paper, section 3.3, as limits at floor 0"
+    )
     assumption = "all sources start out equally useful, the runs must show otherwise; returns diminish in each ratio"
     needs = ("mixture",)
     threshold = 1e-2
@@ -137,24 +140,30 @@ class LearnedBase(TransferLaw):
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
-        growth, core = law.growth(N, D), law.core_loss(N, D)
+        cores = [law.core_loss(*budget) for budget in law.path_of(N, D)]
+        growth, core = law.growth(cores), cores[-1]
         own = np.where(law.own > 0, growth.factor[..., None, :], 1.0)
         phi = law.phi() * own / growth.scale[..., None, :]
         s = np.broadcast_to(law.exponent(), np.broadcast_shapes(law.exponent().shape, law.u.shape))
         return Pieces("power", law.floor * core, (1 - law.floor) * core, law.gamma, phi, s, 1.0 / growth.scale)
 
-    def growth(self, N: FloatArray, D: FloatArray) -> Growth:
-        """How own data's help has grown at each budget, by a law whose symbols have the axes of N and D."""
-        budgets = (self.first_N, self.first_D), (N, self.first_D), (N, D)
-        levels = [np.log(np.clip(self.core_loss(*at), LEAST, MOST)) for at in budgets]
-        size, data = levels[0] - levels[1], levels[1] - levels[2]
+    def path_of(self, N: FloatArray, D: FloatArray) -> tuple[tuple[FloatArray, FloatArray], ...]:
+        """The budgets between which own data's help grows: first the size, at the fewest tokens, then the tokens."""
+        return (self.first_N, self.first_D), (N, self.first_D), (N, D)
+
+    def growth(self, cores: Sequence[FloatArray]) -> Growth:
+        """How own data's help has grown along a path with these cores, by a law whose symbols have the axes of N, D."""
+        first, between, last = (np.log(np.clip(core, LEAST, MOST)) for core in cores)
+        size, data = first - between, between - last
         x = np.clip((self.eta * size + self.zeta * data) / self.gamma, -FURTHEST, FURTHEST)
         return Growth(x, size, data, over_sources(self.phi(), self.own) * self.even**self.a)
 
-    def growth_slopes(self, growth: Growth, N: FloatArray, D: FloatArray) -> dict[str, FloatArray]:
-        """Derivatives of x by the logarithm of each symbol on which it hangs; by eta and zeta themselves."""
-        budgets = (self.first_N, self.first_D), (N, self.first_D), (N, D)
-        first, between, last = (self.core_and_slopes(*at)[1] for at in budgets)
+    def growth_slopes(self, growth: Growth, falls: Sequence[Mapping[str, FloatArray]]) -> dict[str, FloatArray]:
+        """Derivatives of x by the logarithm of each symbol on which it hangs, by eta and zeta themselves.
+
+        `falls` are those of log C along the path.
+        """
+        first, between, last = falls
         moves = (np.abs(growth.x) < FURTHEST) / self.gamma
         found = {
             name: moves * (self.eta * (first[name] - between[name]) + self.zeta * (between[name] - last[name]))
@@ -165,35 +174,37 @@ class LearnedBase(TransferLaw):
 
     def expansion(self, p: FloatArray, N: FloatArray, D: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         law, N, D = self.at(N, D)
-        gamma, growth, exponent = law.gamma, law.growth(N, D), law.exponent()
+        cores, falls = zip(*(law.core_and_slopes(*budget) for budget in law.path_of(N, D)), strict=True)
+        gamma, growth, exponent = law.gamma, law.growth(cores), law.exponent()
         factor, before, after = growth.factor, 1.0 + growth.help, 1.0 + growth.help * growth.factor
         raised, phi = powers(p[..., None], exponent), law.phi()  # (..., R, M, K)
         helped, own = sum_over_sources(raised, phi, phi * law.own)
         helped = helped + (factor - 1.0) * own
-        theta = 1.0 + helped
+        theta = 1.0 + helped  # times the scale R
         log_theta = np.log(theta) - np.log(growth.scale)
-        core, fall = law.core_and_slopes(N, D)
         raised *= (-1.0 / theta)[..., None, :]
         spared = factor / after - 1.0 / before  # of log R by own data's help at an even ratio
         steep = law.u * exponent
         by_a, by_c = sum_over_sources(raised * log_ratios(p)[..., None], steep * law.own, steep * (law.own == 0))
-        slopes = {
+        slopes = {  # of the logarithm of Theta^-gamma, first with the growth x as it is
             "gamma": -gamma * (log_theta - helped / theta - (1.0 / after - 1.0 / before)),
             "a": factor * by_a + gamma * growth.help * spared * law.a * np.log(law.even),
             "c": by_c,
-            "u": raised,
         }
+        by_growth = -gamma * (own * factor / theta - growth.help * factor / after)
+        for name, by in law.growth_slopes(growth, falls).items():
+            slopes[name] = slopes.get(name, 0.0) + by_growth * by
+        theta_power = np.exp(-gamma * log_theta)
+        loss_by_core = law.floor + (1 - law.floor) * theta_power
+        reducible = (1 - law.floor) * theta_power / loss_by_core  # share of the loss above its floor
         if np.any(growth.x):
             raised *= np.where(law.own > 0, factor[..., None, :], 1.0)
             raised += law.own * (law.even**law.a * spared)[..., None, :]
-        by_growth = -gamma * (own * factor / theta - growth.help * factor / after)
-        slopes |= {name: slopes.get(name, 0.0) + by_growth * by for name, by in law.growth_slopes(growth, N, D).items()}
-        share = np.exp(-gamma * log_theta)
-        whole = law.floor + (1 - law.floor) * share
-        moved = (1 - law.floor) * share / whole  # of the slopes by what mixtures do
-        slopes = {name: (moved[..., None, :] if name == "u" else moved) * by for name, by in slopes.items()}
-        slopes |= {name: by + slopes.get(name, 0.0) for name, by in fall.items()} | {"floor": (1 - share) / whole}
-        return np.log(core) + np.log(whole), slopes
+        raised *= reducible[..., None, :]
+        found = {name: reducible * by for name, by in slopes.items()}
+        found |= {name: found.get(name, 0.0) + by for name, by in falls[-1].items()}
+        found |= {"u": raised, "floor": (1 - theta_power) / loss_by_core}
+        return np.log(cores[-1]) + np.log(loss_by_core), found
 
     def idle(self) -> dict[str, BoolArray]:
         foreign = ~np.any(self.own > 0, axis=-2)
@@ -203,8 +214,8 @@ class LearnedBase(TransferLaw):
         return super().rescale(N0, D0).swap(first_N=self.first_N * N0, first_D=self.first_D * D0)
 
     def redraw(self, budget: Budget, level: float, deviations: FloatArray) -> Self:
-        share, here = np.clip(GROWTH * deviations, -1.0, 1.0), np.full(np.shape(self.E), level)
-        return self.swap(eta=share, first_N=here) if budget == "N" else self.swap(zeta=share, first_D=here)
+        drawn, here = np.clip(GROWTH * deviations, -1.0, 1.0), np.full(np.shape(self.E), level)
+        return self.swap(eta=drawn, first_N=here) if budget == "N" else self.swap(zeta=drawn, first_D=here)
 
     @classmethod
     def beliefs(cls, knobs: Knobs, givens: Mapping[str, FloatArray]) -> dict[str, Belief]:
