@@ -56,6 +56,15 @@ def test_new_runs_are_predicted_at_either_side_and_both_lie_in_the_interval_betw
     assert np.mean((held.low[open_, -1:] < ends) & (ends < held.high[open_, -1:])) > 0.9
 
 
+def test_a_law_that_leaves_out_no_jump_says_nothing_of_them(fit: Fit) -> None:
+    """`chinchilla` knows no mixtures, and boosted trees learn jumps."""
+    assert any("higher without" in text for text in fit.notices)
+    for law in ("chinchilla", "gbm"):
+        other = sm.fit(jumping(80)[0], law, bootstrap=0, folds=0)
+        assert other.jumps is None
+        assert not any("higher without" in text for text in other.notices)
+
+
 def test_no_jump_is_seen_where_there_is_none() -> None:
     assert sm.fit(jumping(60, height=0.0)[0], bootstrap=0, folds=0).jumps is None
 

@@ -105,8 +105,9 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
     replicates = None if fit.replicates is None else _spread_replicates(fit.replicates, place, rng)
     coverage, repetition, residual, jumps = fit.coverage, fit.repetition, fit.residual, fit.jumps
     if fresh:
-        alike = np.insert(residual.alike + (residual.alike >= place.row), place.row, place.row)
-        residual = replace(residual, alike=alike, p=np.insert(residual.p, place.row, 0.0, axis=1))
+        residual = replace(
+            residual, alike=np.append(residual.alike, place.row), p=np.insert(residual.p, place.row, 0.0, axis=1)
+        )
         repetition = None if repetition is None else repetition.with_source(place.row)
         jumps = None if jumps is None else jumps.with_source(place.row)
         p_range = np.insert(coverage.p_range, place.row, 0.0, axis=1)
@@ -114,7 +115,7 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
         ties = np.insert(coverage.ties, place.row, 0.0, axis=1) if len(coverage.ties) else coverage.ties
         coverage = replace(coverage, p_range=p_range, mixtures=mixtures, ties=ties)
     if len(models) == 1:
-        alike = np.where(np.arange(len(sources)) == place.row, sources.index(models[0]), residual.alike)
+        alike = np.where(np.arange(len(sources)) == place.row, place.known[0], residual.alike)
         residual = replace(residual, alike=alike)
     coverage, absent = replace(coverage, alike={**coverage.alike, new: known}), fit.absent
     if absent is not None:  # what tells mixtures without a target's own language knows the source, too

@@ -220,7 +220,7 @@ def _summary(
         fixed = evidence.find_fixed(contender, EVERY)
         size = UNCOUNTED if issubclass(contender, BlackBox) else len(Packing(contender, len(log.sources), fixed).names)
         entries.append(Entry(contender.name, size, *rest))
-    notices = evidence.notices
+    notices = evidence.notices_of(*contenders)
     if lost := int((wanted & ~common).sum()):
         text = f"{lost} of {int(wanted.sum())} held-out losses lie where some law is undefined; scored on the others"
         notices = (*notices, text)

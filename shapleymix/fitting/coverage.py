@@ -126,8 +126,10 @@ class Coverage(Record):
         N D and D / N are those of N and D once these are moved inside.
         """
         n, d = (np.clip(one[:, None], *span.T) for one, span in ((N, self.N_range), (D, self.D_range)))
-        asked = (N[:, None], self.N_range), (D[:, None], self.D_range)
-        return np.stack([_factors(*one) for one in (*asked, (n * d, self.compute_range), (d / n, self.ratio_range))])
+        asked = np.stack(np.broadcast_arrays(N[:, None], D[:, None], n * d, d / n))
+        ranges = np.stack([self.N_range, self.D_range, self.compute_range, self.ratio_range])[:, None]
+        factor = np.maximum(asked / ranges[..., 1], ranges[..., 0] / asked)
+        return np.where(factor > BUDGET_SLACK, factor, 1.0)
 
     def describe_ties(self, sources: tuple[str, ...]) -> str:
         """Which sources the runs change together alone, in words; empty where there are none."""
@@ -146,11 +148,6 @@ class Coverage(Record):
         low, high = self.p_range[..., 0], self.p_range[..., 1]
         off = np.maximum(low - p[:, None, :], p[:, None, :] - high)
         return np.where(off > RATIO_SLACK, off, 0.0)
-
-
-def _factors(values: FloatArray, fitted: FloatArray) -> FloatArray:
-    factor = np.maximum(values / fitted[:, 1], fitted[:, 0] / values)
-    return np.where(factor > BUDGET_SLACK, factor, 1.0)
 
 
 def _explain_thin(mixtures: int, least: float, highest: float) -> str:

@@ -173,12 +173,19 @@ class Evidence:
             found = found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * self.harms[:, some])
         return found
 
+    def jumps_beside(self, law: type[Law]) -> Jumps | None:
+        """The jumps that a law leaves out: none of a law without mixtures, nor of a black box, which learns them."""
+        return self.jumps if misses_mixtures(law) else None
+
+    def notices_of(self, *laws: type[Law]) -> tuple[str, ...]:
+        """The notices, and what there is to say of jumps where one of these laws leaves them out."""
+        jumps = next(filter(None, map(self.jumps_beside, laws)), None)
+        return self.notices if jumps is None else (*self.notices, *jumps.describe(self.log.sources, self.log.targets))
+
     def measure_jumps(self, law: type[Law]) -> FloatArray:
-        """(R, K) by how much log losses are higher than a law says, where they jump; 0 for a law without mixtures, and
-        for a black box, which learns them."""
-        if self.jumps is None or not misses_mixtures(law):
-            return np.zeros(self.log.loss.shape)
-        return self.jumps.mean(self.log.p)
+        """(R, K) by how much log losses are higher than a law says, where they jump."""
+        jumps = self.jumps_beside(law)
+        return np.zeros(self.log.loss.shape) if jumps is None else jumps.mean(self.log.p)
 
     def find_jumps(self, rows: BoolArray, wanted: BoolArray) -> Jumps:
         """The jumps of the losses of some targets (K,), by those rows (R,) that have the N and D which most have."""

@@ -351,8 +351,6 @@ class FitLosses(LossSource):
     fit: Fit
     targets: tuple[str, ...]
     samples: int
-    N: float
-    D: float
     with_own: LawAtBudget
     without: LawAtBudget | None
 
@@ -377,7 +375,7 @@ class FitLosses(LossSource):
         if fit.replicates is not None:
             replicates = fit.replicates.batch()[0]
             samples = replicates * -(-SAMPLES // replicates)
-        return cls(fit, fit.targets, samples, N, D, regime(fit), other)
+        return cls(fit, fit.targets, samples, regime(fit), other)
 
     def raw(self, p: FloatArray) -> FloatArray:
         """Losses (R, K), above an untrained model's too, where the law gives such; what it misses lifts none there."""
@@ -429,13 +427,16 @@ class FitLosses(LossSource):
         absent, own = self.fit.absent, noise.scale
         if absent is not None and absent.noise is not None:
             own = np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
-        return noise.of_targets(unit, own, form_errors(self.fit.coverage, noise, self.N, self.D)[0])
+        return noise.of_targets(unit, own, self._form_errors()[0])
+
+    def _form_errors(self) -> FloatArray:
+        return form_errors(self.fit.coverage, self.fit.noise, self.with_own.N, self.with_own.D)
 
     def errors(self, p: FloatArray, unit: FloatArray) -> FloatArray:
         noise, samples = self.fit.noise, len(unit)
-        size = form_errors(self.fit.coverage, noise, self.N, self.D)[1]
+        size, budget = self._form_errors()[1], (self.with_own.N, self.with_own.D)
         if self.fit.other_form is not None and isinstance(self.fit.law, CoreLaw):
-            size = np.hypot(size, np.log(self.fit.other_form.core(self.N, self.D) / self.fit.law.core(self.N, self.D)))
+            size = np.hypot(size, np.log(self.fit.other_form.core(*budget) / self.fit.law.core(*budget)))
         if self.fit.repetition is not None and self.with_own.supply is not None:
             size = np.hypot(size, self.fit.repetition.form(p, epochs_of(p, self.with_own.supply, 1.0)))
         drawn = form_draws(samples, self.fit.seed) if samples > 1 else np.zeros(1)
@@ -459,11 +460,12 @@ class FitLosses(LossSource):
         return self.fit.locate(p, *self._budgets(p)).outside
 
     def warnings(self, p: FloatArray, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        shares = np.nan if self.with_own.supply is None else self.with_own.supply
-        return self.fit.warnings_at(p, *self._budgets(p), self.raw(p), shares * np.full(p.shape, self.D), names)
+        known = self.with_own
+        unique = np.full(p.shape, np.nan if known.supply is None else known.supply * known.D)
+        return self.fit.warnings_at(p, *self._budgets(p), self.raw(p), unique, names)
 
     def _budgets(self, p: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return np.full(len(p), self.N), np.full(len(p), self.D)
+        return np.full(len(p), self.with_own.N), np.full(len(p), self.with_own.D)
 
 
 @dataclass(frozen=True)
@@ -583,11 +585,11 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         stopped=point.stopped, held=point.held, residual=residual, coverage=point.coverage,
         repetition=point.repetition, absent=absent, fitted_scores=fitted_scores, held_out=held_out,
         rows=int(point.used.any(axis=1).sum()),
-        notices=(*log.notices, *study.evidence.notices, *point.notes, *odd),
+        notices=(*log.notices, *study.evidence.notices_of(law), *point.notes, *odd),
         provenance=study.provenance(law), knobs=dict(point.knobs),
         noise=find_noise(study, point, study.evidence.judged), parents=dict(log.parents),
         other_form=fit_other_form(study, point),
         caveats=tuple(text for text, repeated in odd.items() if repeated),
-        jumps=study.evidence.jumps if study.evidence.measure_jumps(law).any() else None,
+        jumps=study.evidence.jumps_beside(law),
     )  # fmt: skip
     return replace(found, notices=(*found.notices, *found.missing_from_intervals()))

@@ -12,13 +12,14 @@ Axes: R rows, M sources, K targets, S samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from shapleymix.display import short
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.statistics import RandomStream
 
@@ -62,6 +63,13 @@ class Jumps(Record):
     def with_source(self, row: int) -> Jumps:
         """The same with one more source, which helps none."""
         return replace(self, low=np.insert(self.low, row, 1.0, axis=0), high=np.insert(self.high, row, NEVER, axis=0))
+
+    def describe(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[str]:
+        """A sentence for each target whose losses jump."""
+        for j in np.flatnonzero(self.height).tolist():
+            helps = [f"{name} {one:.2g}" for name, one in zip(sources, self.high[:, j], strict=True) if one < NEVER]
+            without = f"one of {short(helps)}" if helps else "several sources together"
+            yield f"losses of {targets[j]} are {np.expm1(self.height[j]):.0%} higher without {without}"
 
     def mean(self, p: FloatArray) -> FloatArray:
         """Log of the expected factor (R, K) by which losses of mixtures (R, M) are higher."""

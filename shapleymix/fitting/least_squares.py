@@ -205,11 +205,6 @@ class Regression:
     high: FloatArray
     prior: Prior
 
-    def cost_of(self, number: IntArray, x: FloatArray, residual: FloatArray) -> FloatArray:
-        """The objective of each problem, shape (q,)."""
-        cost = np.einsum("qr,qr->q", self.weight[number], self.loss.value(residual))
-        return cost + self.prior[number].cost(x)
-
     def expand(self, number: IntArray, x: FloatArray, damping: FloatArray) -> _State:
         """Cost, gradient and curvature at x."""
         residual, jacobian = self.residuals(x, number)
@@ -221,7 +216,8 @@ class Regression:
         jacobian *= root[..., None]
         matrix = prior.matrix(jacobian)
         scale = np.einsum("qpp->qp", matrix) + prior.precision
-        cost, quiet = self.cost_of(number, x, residual), np.zeros(len(x), dtype=np.int64)
+        cost = np.einsum("qr,qr->q", weight, self.loss.value(residual)) + prior.cost(x)
+        quiet = np.zeros(len(x), dtype=np.int64)
         return _State(number, x, cost, residual, root, jacobian, gradient, matrix, scale, damping, quiet)
 
     def _stiffness(self, residual: FloatArray, weight: FloatArray, damping: FloatArray) -> FloatArray:

@@ -111,9 +111,9 @@ class Noise(Record):
         there = ~np.isnan(held)
         if not there.any():
             return None
-        held, alone, fitted = (tame(np.where(there, one, np.nan)) for one in (held, alone, fitted))
-        size, before, left = map(_mean_square, (held, alone, fitted))
-        unit = np.where(there, held, 0.0) / np.sqrt(np.where(size > 0, size, 1.0))
+        each = np.stack([tame(np.where(there, one, np.nan)) for one in (held, alone, fitted)])
+        size, before, left = np.nansum(each**2, axis=1) / np.maximum((~np.isnan(each)).sum(axis=1), 1)
+        unit = np.where(there, each[0], 0.0) / np.sqrt(np.where(size > 0, size, 1.0))
         count = _independent(unit, there, groups)
         share = np.clip(np.sqrt(left / np.where(before > 0, before, 1.0)), LEAST, 1.0)
         variance, known = size * share, size > 0
@@ -150,7 +150,9 @@ class Noise(Record):
         unit = self._spread(list(rng.standard_normal((len(points), samples, 2 + K))[places]))
         found = np.zeros(unit.shape)
         for some, known in left.covariance(points):
-            root, columns = _root((1 - self.common) * known), 1 + np.append(some, K + some)
+            values, vectors = np.linalg.eigh((1 - self.common) * known)
+            root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T  # symmetric: no order of sources changes it
+            columns = 1 + np.append(some, K + some)
             found[..., columns] = np.einsum("mn,snk->smk", root, unit[..., columns])
         return self.heavy(samples, seed)[:, None, None] * (found[:, 1:] - found[:, :1]) / STEP
 
@@ -189,21 +191,9 @@ def _draw_normal(seed: int, place: int, samples: int, targets: int) -> FloatArra
     return np.random.default_rng([seed, RandomStream.NOISE, 2 + place]).standard_normal((samples, targets + 2))
 
 
-def _root(covariance: FloatArray) -> FloatArray:
-    """The symmetric root (M, M), which no order of sources changes."""
-    values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
-
-
 def first_alike(p: FloatArray) -> IntArray:
     """For each mixture (R, M) the first that is the same (R,)."""
     return np.array([int(np.all(np.abs(p - one) <= SAME, axis=1).argmax()) for one in p], dtype=np.int64)
-
-
-def _mean_square(x: FloatArray) -> FloatArray:
-    """(K,) of what is there; 0 for a target without any."""
-    there = ~np.isnan(x)
-    return np.square(np.where(there, x, 0.0)).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
 
 
 def _independent(unit: FloatArray, there: BoolArray, groups: IntArray) -> FloatArray:

@@ -52,11 +52,10 @@ def fit_learner(study: Study, law: type[BlackBox]) -> LawFit:
     """A black box."""
     log, seen = study.log, study.evidence.observations(law, study.inputs)
     found = teach(law, log, seen, study.seed)
-    note = "a black box has no bootstrap replicates"
     used = (seen.weight > 0) & study.evidence.final[:, None]
     coverage = coverage_of(log, used, study.untrained)
     repetition = Repetition.of(study.evidence, law, study.seed, study.evidence.usual, None)
-    return LawFit(found, None, (), (), (note,), coverage, used, repetition)
+    return LawFit(found, None, (), (), ("a black box has no bootstrap replicates",), coverage, used, repetition)
 
 
 def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawFit:
@@ -124,7 +123,7 @@ def score_fit(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, 
     scores = None if held_out is None else score(targets, seen, held_out.losses)
     left = np.log(seen / (fitted if held_out is None else held_out.law))
     knows_mixtures = "mixture" in point.law.needs or not log.sources
-    odd = questions_of(log, np.log(log.loss / fitted), left, point.used, study.seed, knows_mixtures=knows_mixtures)
+    odd = questions_of(log, take_logs(log.loss, fitted, point.used), left, study.seed, knows_mixtures=knows_mixtures)
     return score(targets, seen, fitted * np.exp(residual.mean(log.p))), scores, odd
 
 

@@ -79,12 +79,11 @@ class Prediction(Tabular, Record):
         """One row per point and target."""
         rows, targets = self.losses.shape
         wide = {"N": self.N, "D": self.D} | {f"p_{name}": self.p[:, i] for i, name in enumerate(self.sources)}
-        tall = {"loss": self.losses, "low": self.low, "high": self.high, "outside": self.outside}
+        tall = {name: getattr(self, name) for name in ("low", "high", "outside", "above_untrained")}
         return {
             "run": [run for run in self.runs for _ in range(targets)],
             "target": list(self.targets) * rows,
-            **{name: values.ravel().tolist() for name, values in tall.items()},
-            "above_untrained": self.above_untrained.ravel().tolist(),
+            **{name: values.ravel().tolist() for name, values in {"loss": self.losses, **tall}.items()},
             "unit": [self.unit] * self.losses.size,
             **{name: np.repeat(values, targets).tolist() for name, values in wide.items()},
         }

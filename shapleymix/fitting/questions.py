@@ -25,37 +25,36 @@ LEAST = 1e-12  # of a residual of which the logarithm is taken
 
 
 def questions_of(
-    log: RunLog, residual: FloatArray, left: FloatArray, used: BoolArray, seed: int, *, knows_mixtures: bool
+    log: RunLog, residual: FloatArray, left: FloatArray, seed: int, *, knows_mixtures: bool
 ) -> dict[str, bool]:
     """Every question, and whether an answer should repeat it, from logs of measured over fitted losses (R, K), and over
     held-out ones (`left`), NaN where they do not count. Of a law that knows no mixtures a large error is no question.
     """
-    odd = dict.fromkeys(questions_of_fit(log, residual, used), False)
-    odd |= dict.fromkeys((*questions_of_units(log, residual, used), *questions_of_budgets(log, used)), True)
+    odd = dict.fromkeys(questions_of_fit(log, residual), False)
+    odd |= dict.fromkeys((*questions_of_units(log, residual), *questions_of_budgets(log, ~np.isnan(residual))), True)
     odd |= dict.fromkeys(questions_of_error(log, left) if knows_mixtures else (), True)
     return odd | questions_of_recipes(log, left, seed)
 
 
-def questions_of_fit(log: RunLog, residual: FloatArray, used: BoolArray) -> tuple[str, ...]:
+def questions_of_fit(log: RunLog, residual: FloatArray) -> Iterator[str]:
     """Losses so far from the fit that a slip of the pen is likelier than noise, the farthest first.
 
     `residual` (R, K) are logs of measured over fitted losses.
     """
-    shown = np.where(used & np.isfinite(residual), residual, np.nan)
-    size = np.abs(shown - np.nanmedian(shown, axis=0))
+    size = np.abs(residual - np.nanmedian(residual, axis=0))
     scale = 1.4826 * np.nanmedian(size, axis=0)
     rows, targets = np.nonzero(np.nan_to_num(size) > np.maximum(ROBUST_SCALES * scale, SMALLEST_FAULT))
     if not len(rows):
-        return ()
+        return
     order = np.argsort(-size[rows, targets], kind="stable")
     named = [
         f"{log.runs[row]} at D = {log.D[row]:g}: {log.targets[target]} {log.loss[row, target]:.4g} nats, "
         f"fitted {log.loss[row, target] / np.exp(residual[row, target]):.4g}"
         for row, target in zip(rows[order].tolist(), targets[order].tolist(), strict=True)
     ]
-    return (
-        f"{len(rows)} of {int(np.isfinite(shown).sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} times "
-        f"the usual residual: {_list_first(named)}. Check these rows",
+    yield (
+        f"{len(rows)} of {int((~np.isnan(residual)).sum())} losses lie far from the law, beyond {ROBUST_SCALES:g} "
+        f"times the usual residual: {_list_first(named)}. Check these rows"
     )
 
 
@@ -67,16 +66,16 @@ MISSED = 0.05
 """Of the log loss: runs that a law misses by more than that, in the middle, do more than scatter."""
 
 
-def questions_of_error(log: RunLog, left: FloatArray) -> tuple[str, ...]:
+def questions_of_error(log: RunLog, left: FloatArray) -> Iterator[str]:
     """That a law misses half of the runs by far more than runs scatter, and which it misses most, of (R, K)."""
     known = np.flatnonzero(np.isfinite(left).any(axis=1))
     size = np.nanmedian(np.abs(left[known]), axis=1)
     if not len(known) or np.median(size) <= MISSED:
-        return ()
+        return
     most = "; ".join(log.runs[row] for row in known[np.argsort(-size, kind="stable")[:LISTED]].tolist())
-    return (
+    yield (
         f"half of the runs are missed by {np.expm1(np.median(size)):.0%} or more, which is no scatter, and most of all "
-        f"{most}: check units (bits are 1.44 times nats) and what losses were measured on, or fit another law",
+        f"{most}: check units (bits are 1.44 times nats) and what losses were measured on, or fit another law"
     )
 
 
@@ -98,34 +97,35 @@ def questions_of_budgets(log: RunLog, used: BoolArray) -> Iterator[str]:
             if cut and steps[cut - 1] >= SLIP and np.median(common[rows[:cut]]) < np.quantile(common[rows[cut:]], 0.9):
                 odd[rows[:cut]] = True
         if odd.any():
-            names = _list_first(list(dict.fromkeys(log.runs[row] for row in np.flatnonzero(odd).tolist())))
             yield (
-                f"{name} of {names} is less than that of other runs by a factor of {SLIP:g} or more, but losses are "
-                "like theirs: check its unit"
+                f"{name} of {_name_runs(log, np.flatnonzero(odd))} is less than that of other runs by a factor of "
+                f"{SLIP:g} or more, but losses are like theirs: check its unit"
             )
 
 
-def questions_of_units(log: RunLog, residual: FloatArray, used: BoolArray) -> Iterator[str]:
+def questions_of_units(log: RunLog, residual: FloatArray) -> Iterator[str]:
     """Runs of a size whose losses lie in a cluster of their own above or below the others, as in another unit."""
-    shown = np.where(used & np.isfinite(residual), residual, np.nan)
-    sizes = levels_of(np.log(log.N))
+    sizes, known = levels_of(np.log(log.N)), np.isfinite(residual).any(axis=1)
     for size in np.unique(sizes):
-        rows = np.flatnonzero((sizes == size) & np.isfinite(shown).any(axis=1))
+        rows = np.flatnonzero((sizes == size) & known)
         if len(rows) < ENOUGH:
             continue
-        common = np.nanmedian(shown[rows], axis=1)
+        common = np.nanmedian(residual[rows], axis=1)
         rows, common = rows[np.argsort(common, kind="stable")], np.sort(common)
         cut = int(np.diff(common).argmax()) + 1
         below, above = common[:cut], common[cut:]
         if above[0] - below[-1] < max(APART, CLUSTERED * max(np.ptp(below), np.ptp(above))):
             continue
         fewer = rows[cut:] if 2 * cut >= len(rows) else rows[:cut]
-        names = _list_first(list(dict.fromkeys(log.runs[row] for row in fewer.tolist())))
         yield (
-            f"for all targets the losses of {names} lie apart from those of other runs of N = "
+            f"for all targets the losses of {_name_runs(log, fewer)} lie apart from those of other runs of N = "
             f"{format_size(float(log.N[fewer[0]]))}, by a factor of {np.exp(np.median(above) - np.median(below)):.3g}: "
             "check their unit (bits are 1.44 times nats) and what they were measured on"
         )
+
+
+def _name_runs(log: RunLog, rows: IntArray) -> str:
+    return _list_first(list(dict.fromkeys(log.runs[row] for row in rows.tolist())))
 
 
 def _list_first(parts: list[str]) -> str:

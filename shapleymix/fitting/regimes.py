@@ -24,7 +24,6 @@ from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import TRACE, drop_losses, own_source, own_tokens, select_rows
 from shapleymix.fitting.held_out import find_errors, judge, mean_of
-from shapleymix.fitting.jumps import NEVER
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.one_law import LawFit, find_noise, find_residual, fit_law
 from shapleymix.fitting.residual import Residual
@@ -191,12 +190,9 @@ def _with_jumps(study: Study) -> Study:
     except FitError:  # too few runs
         return study
     gained = np.array([_judge_gains(one[:, None], log.groups) > 0 for one in gains.T])
-    jumps, text = replace(jumps, height=np.where(gained, jumps.height, 0.0)), []
-    for j in np.flatnonzero(gained).tolist():
-        helps = [f"{name} {one:.2g}" for name, one in zip(log.sources, jumps.high[:, j], strict=True) if one < NEVER]
-        without = f"one of {short(helps)}" if helps else "several sources together"
-        text += [f"losses of {log.targets[j]} are {np.expm1(jumps.height[j]):.0%} higher without {without}"]
-    return replace(study, evidence=replace(evidence, jumps=jumps, notices=(*evidence.notices, *text)))
+    if not gained.any():
+        return study
+    return replace(study, evidence=replace(evidence, jumps=replace(jumps, height=np.where(gained, jumps.height, 0.0))))
 
 
 def _errors(study: Study, some: IntArray | None = None) -> FloatArray:

@@ -338,8 +338,10 @@ class Surface:
 
     def objective_interval(self, p: Points, of: Functional, level: float) -> FloatArray:
         """(2, R) the same for what is asked of the losses."""
-        ends = [self._ends(of(self.sample(one)[:, 0]), level) for one in self._ratios(p)]
-        return widen(np.stack(ends, axis=1), of(self.mean(p)))
+        asked = [of(self.sample(one)[:, 0]) for one in self._ratios(p)]
+        ends = np.stack([np.quantile(one, interval_ends(level), axis=0) for one in asked], axis=1)
+        # of one sample nothing is known of how sure the numbers are
+        return widen(np.where(self.known.samples > 1, ends, np.nan), of(self.mean(p)))
 
     def gain(self, p: Points, q: Points, of: Functional, level: float, *, runs: bool = True) -> Gain:
         """What p saves of what is asked of the losses, against q, by the joint sample of the two alone."""
@@ -389,11 +391,6 @@ class Surface:
             return errors
         drawn = np.random.default_rng([0, RandomStream.SCORES, mixture]).standard_normal(errors.shape)
         return errors + self.score.scatter * drawn
-
-    def _ends(self, samples: FloatArray, level: float) -> FloatArray:
-        if len(samples) == 1:  # nothing is known of how sure the numbers are
-            return np.full((2, *samples.shape[1:]), np.nan)
-        return np.quantile(samples, interval_ends(level), axis=0)
 
 
 Point = tuple[Surface, FloatArray]

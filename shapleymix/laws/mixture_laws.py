@@ -230,7 +230,7 @@ class Additive(CoreLaw):
     needs = ("mixture",)
 
     coefficients: FloatArray = fitted("MK", role="coefficients", low=1e-8, high=1e8)
-    g: FloatArray = fitted("MK", low=0.05, high=1.0)
+    g: FloatArray = fitted("MK", low=0.05, high=1.0, start=(0.3, 0.7))
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         law, N, D = self.at(N, D)
@@ -240,12 +240,7 @@ class Additive(CoreLaw):
     @classmethod
     def starts(cls, observed: Observations, inputs: Inputs, givens: dict[str, FloatArray]) -> dict[str, FloatArray]:
         relative = relative_worth(observed, widths=(0.3, 1.0), least=1e-2)
-        scales, exponents = np.array([0.5, 1.5, 5.0]), np.array([0.3, 0.7])
-        flat = (relative[:, None] * scales[None, :, None, None]).reshape(-1, *relative.shape[1:])
-        return {
-            "coefficients": np.concatenate([flat] * len(exponents)),
-            "g": np.concatenate([np.full_like(flat, exponent) for exponent in exponents]),
-        }
+        return {"coefficients": np.concatenate([scale * relative for scale in (0.5, 1.5, 5.0)])}
 
 
 def mixture_slopes(observed: Observations) -> FloatArray:
