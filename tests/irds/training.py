@@ -27,17 +27,17 @@ def train(out: Path, *more: str) -> int:
     return main([*QUICK, "--out", str(out), *more])
 
 
-def start(out: Path, *more: str, ranks: int = 0, restarts: int = 0) -> subprocess.Popen[bytes]:
-    """Start a run of its own; under torchrun if `ranks` is given."""
-    return launched(out, str(SCRIPT), *QUICK, "--out", str(out), *more, ranks=ranks, restarts=restarts)
+def start(out: Path) -> subprocess.Popen[bytes]:
+    """Start a run of its own."""
+    return launched(out, str(SCRIPT), *QUICK, "--out", str(out))
 
 
-def launched(out: Path, *words: str, ranks: int = 0, restarts: int = 0, **env: str) -> subprocess.Popen[bytes]:
-    """Start a script with its arguments; under torchrun if `ranks` is given."""
+def launched(out: Path, *words: str, ranks: int = 0, **env: str) -> subprocess.Popen[bytes]:
+    """Start a script with its arguments; if `ranks` is given under torchrun, which starts them again once."""
     launcher = [sys.executable]
     if ranks:
         launcher += ["-m", "torch.distributed.run", "--standalone"]
-        launcher += [f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
+        launcher += [f"--nproc-per-node={ranks}", "--max-restarts=1"]
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **env}
     with out.with_suffix(".err").open("a") as stream:
         return subprocess.Popen([*launcher, *words], env=settings, stderr=stream)
