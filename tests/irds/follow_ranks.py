@@ -1,26 +1,22 @@
-"""Optimisers that are followed on two ranks: `follow_ranks.py FOLDER` on each of them.
+"""Optimisers that are followed on two ranks: `matrix_ranks.py` runs it.
 
 Each case trains with and without the tracker and compares weights bit for bit, and phi with the naive reference.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "adapters"), str(Path(__file__).parent)]
-
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from irds_models import LANGUAGES, batch, dot, gradient, loss_of, mean_losses, relative, sketched, validation  # noqa: E402
-from matrix_models import Case as Wrapping  # noqa: E402
-from matrix_models import Small, make, on_this_rank, state, syncing, wrap  # noqa: E402
-from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
-from shapleymix_irds.step import combine_halves  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
+import torch
+import torch.distributed as dist
+from irds_models import LANGUAGES, batch, dot, gradient, loss_of, mean_losses, relative, sketched, validation
+from matrix_models import Case as Wrapping
+from matrix_models import Small, make, state, syncing, wrap
+from shapleymix_irds import IRDS, Options, sketches
+from shapleymix_irds.step import combine_halves
+from torch import Tensor, nn
 
 LRS = (0.02, 0.005)
 CLIP = 0.3
@@ -143,6 +139,7 @@ def train(case: Case, tracked: bool) -> tuple[dict[str, Tensor], float]:
 
 def outcome(case: Case) -> dict[str, Any]:
     """What became of a case on this rank."""
+    sketches.NUMBERS = 600
     try:
         weights, phi = train(case, tracked=True)
     except ValueError as error:
@@ -151,6 +148,4 @@ def outcome(case: Case) -> dict[str, Any]:
     return {"phi": phi, "worst": [name for name in plain if not torch.equal(weights[name], plain[name])]}
 
 
-if __name__ == "__main__":
-    sketches.NUMBERS = 600
-    on_this_rank({case.name: partial(outcome, case) for case in cases()})
+FOLLOWED = {f"followed {case.name}": partial(outcome, case) for case in cases()}

@@ -15,6 +15,7 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / 
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from follow_ranks import FOLLOWED  # noqa: E402
 from irds_models import LANGUAGES, batch, dot, gradient, loss_of, relative, sketched, validation  # noqa: E402
 from irds_ranks import OUTCOMES  # noqa: E402
 from matrix_models import Case, Small, make, on_this_rank, state, syncing, wrap  # noqa: E402
@@ -219,4 +220,4 @@ def cases() -> list[Case]:
 
 
 if __name__ == "__main__":
-    on_this_rank(OUTCOMES | {case.name: partial(outcome, case) for case in cases()})
+    on_this_rank(OUTCOMES | {case.name: partial(outcome, case) for case in cases()} | FOLLOWED)

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from follow_ranks import FOLLOWED  # noqa: E402
 from matrix_models import Case  # noqa: E402
 from matrix_ranks import TOLERANCE, cases  # noqa: E402
 
@@ -76,3 +77,16 @@ def test_a_case_is_right_or_refused_by_name(case: Case, matrix: list[dict[str, A
         assert result["worst"] == [], "weights are those of an untracked run, bit for bit"
         assert result["phi"] < TOLERANCE
         assert ["experts" in str(told) for told in result["engines"]] == ["experts" in case.feature] * 2
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_an_optimiser_that_is_followed_has_its_products(name: str, matrix: list[dict[str, Any]]) -> None:
+    """Groups at two rates, clipped; with accumulation, and losses that ranks average."""
+    for found in (rank[name] for rank in matrix):
+        assert "crashed" not in found, found["crashed"]
+        if name.endswith(("edited", "by hand")):
+            assert "not by one factor" in found["refused"]
+            continue
+        assert "refused" not in found, found["refused"]
+        assert found["worst"] == []
+        assert found["phi"] < 1e-6

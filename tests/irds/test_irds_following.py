@@ -4,7 +4,6 @@ learning rates are those of parameter groups, each times its own products."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +26,6 @@ from shapleymix_irds import IRDS, Options, sketches  # noqa: E402
 from shapleymix_irds.errors import NonFiniteError, TrackerError  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.amp.grad_scaler import GradScaler  # noqa: E402
-
-from tests.irds.training import on_two_ranks  # noqa: E402
 
 
 def truth_of(model: Any, lrs: list[float], val: Any, sides: Any = None) -> Tensor:
@@ -265,16 +262,3 @@ def test_a_grad_scaler_that_skips_a_step_is_refused(fused: bool, val: Any) -> No
     optimizer.step()
     assert tracker.steps == tracker.ledger.count == 1
     assert relative(tracker.ledger.phi, truth_of(None, [0.25] * 3, val)) < 1e-7
-
-
-def test_two_ranks_under_each_wrapper(tmp_path: Path) -> None:
-    """Groups at two rates, clipped; with accumulation, and losses that ranks average."""
-    for rank in on_two_ranks("follow_ranks.py", tmp_path):
-        for name, found in rank.items():
-            assert "crashed" not in found, f"{name}: {found['crashed']}"
-            if name.endswith(("edited", "by hand")):
-                assert "not by one factor" in found["refused"], name
-                continue
-            assert "refused" not in found, f"{name}: {found['refused']}"
-            assert found["worst"] == [], name
-            assert found["phi"] < 1e-6, (name, found["phi"])

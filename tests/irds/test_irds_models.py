@@ -47,14 +47,14 @@ def test_a_compiled_model_in_one_graph() -> None:
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")  # kernels take half a minute; runs have some
     assert assert_exact(compiled, plain=model).engine.fallback is None
     with pytest.raises(CoverageError, match=r"positions\.weight"):
-        assert_exact(torch.compile(Positions().double(), backend="aot_eager"))
+        assert_exact(torch.compile(Positions(layers=0).double(), backend="aot_eager"))
 
 
 class Positions(Decoder):
     """A table of positions without a sequence axis."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, layers: int = 2) -> None:
+        super().__init__(layers=layers)
         self.positions = nn.Embedding(LENGTH, WIDTH)
 
     def forward(self, ids: Any) -> Any:
@@ -133,7 +133,8 @@ class Turned(Decoder):
     """A layer below the blocks is not covered."""
 
     def __init__(self) -> None:
-        super().__init__(layers=1)
+        super().__init__(layers=0)
+        self.blocks.append(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH)))
         self.odd = nn.Parameter(torch.randn(WIDTH, WIDTH))
 
     def forward(self, ids: Tensor) -> Tensor:

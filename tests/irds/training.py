@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from shapleymix_irds.train.app import main
 
-SCRIPT = Path(__file__).resolve().parents[2] / "adapters" / "irds_train.py"
 RESULTS = ("runs.csv", "sv.csv", "sv_raw.csv")
 QUICK = """--corpus toy --toy-size 80k --val-share .15 --test-share .15 --languages toy_a,toy_b,toy_c --layers 1
  --hidden 16 --ffn 24 --heads 2 --seq 32 --batch 7 --tokens 2688 --test-windows 8 --irds-pool 8 --irds-val 2
@@ -27,9 +28,20 @@ def train(out: Path, *more: str) -> int:
     return main([*QUICK, "--out", str(out), *more])
 
 
-def start(out: Path) -> subprocess.Popen[bytes]:
-    """Start a run of its own."""
-    return launched(out, str(SCRIPT), *QUICK, "--out", str(out))
+def start(out: Path) -> BaseProcess:
+    """Start a run in a process of its own, a fork of one that has imported PyTorch for all of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch.distributed.fsdp"])
+    run = context.Process(target=_run, args=(out,))
+    run.start()
+    return run
+
+
+def _run(out: Path) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    sys.exit(train(out))
 
 
 def launched(out: Path, *words: str, ranks: int = 0, **env: str) -> subprocess.Popen[bytes]:
@@ -61,11 +73,11 @@ def said(out: Path) -> str:
     return out.with_suffix(".err").read_text()
 
 
-def wait_for_step(run: subprocess.Popen[bytes], out: Path, step: int, seconds: float = 120) -> None:
+def wait_for_step(run: BaseProcess, out: Path, step: int, seconds: float = 120) -> None:
     """Until the run has logged `step`; fails if it ends before."""
     limit = time.monotonic() + seconds
     while step not in steps(out):
-        assert run.poll() is None, said(out)
+        assert run.is_alive()
         assert time.monotonic() < limit, "the run is too slow"
         time.sleep(0.002)
 
