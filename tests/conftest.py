@@ -1,7 +1,5 @@
 """Shared fixtures: where the real logs are, and the repository's own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fits whose laws are known, as the optimiser takes them: no log was fitted."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The reference of the library, made from its public names: signatures, and what their docstrings say."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Logs in which tokens repeat, simulated at a known worth and harm."""
 
-from __future__ import annotations
-
 import numpy as np
 from simulated import inputs, mixtures, true_law
 

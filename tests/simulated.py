@@ -1,7 +1,5 @@
 """Run logs simulated from a known law, and the known laws themselves: the truths that fits are held to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A pretended trainer, plans for it, and the command line as a process of its own."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Baseline mixtures: identities of smoothing, and families."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The benchmarks run to their end, at their smallest size; what they measure is not asked for here."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sources without runs, taken to be like one that runs hold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """By its law no mixture beats a proved optimum: laws, regimes, bounds, objectives, repetition, scores."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The frame of the command line: options, help, errors, files, the project file, streams."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

@@ -1,7 +1,5 @@
 """What commands print is what the library answers, and every example of every help runs as it stands."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Comparisons: the same held-out runs for all, honest folds, paired probabilities; and the published logs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a fit covers, target by target; and what is said, and not shown, of points outside of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results in a session: short to print, equal when they hold the same, and one tidy table each."""
 
-from __future__ import annotations
-
 import html
 import pickle
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Optima of random problems: within their bounds, proved, and as good as those of another solver's own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

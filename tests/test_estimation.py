@@ -1,7 +1,5 @@
 """Estimation of one law: against SciPy on the same objective, and what must not change it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every law of `LAWS` against every truth that a law must hold."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a fit may look at: filters and their counts, missing losses, what the budgets can tell."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

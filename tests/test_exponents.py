@@ -1,7 +1,5 @@
 """What the budgets of a log cannot tell: the loss at them stays, and intervals open away from them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Budgets beyond the runs: two forms in N and D that part there, runs of few computes, and tokens for a gain."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From logs to a fit: what it must find, what must not change it, and what it must say."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from typing import Any

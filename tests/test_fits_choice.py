@@ -1,7 +1,5 @@
 """From logs to a fit: what is refused, and how; and the law that is chosen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -4,8 +4,6 @@ They were written before the library was rebuilt; `python tests/test_frozen.py` 
 when a change is meant to move numbers and its commit says which and why.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import warnings

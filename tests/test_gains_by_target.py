@@ -1,8 +1,6 @@
 """What is gained over another mixture, target by target, and by other bounds and tokens: crossed over laws, bounds,
 supplies, pulls and begun runs."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The game found in a log: which runs, which budget, what is missing, what repeats say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exact Shapley values against enumeration, fractions, the axioms, and shapiq."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 from math import factorial

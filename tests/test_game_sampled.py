@@ -1,7 +1,5 @@
 """Sampled Shapley values: exact where they must be, efficient always, honest about their error."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

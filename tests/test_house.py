@@ -1,7 +1,5 @@
 """The shape of the house: imports go one way, heavy ones are late, names are public once, pages lead somewhere."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

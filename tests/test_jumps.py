@@ -1,7 +1,5 @@
 """Losses that jump unless some source has its least ratio: found, predicted, drawn where runs leave it open."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Truths of single laws: closed forms, limits, and what the papers say of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from simulated import NAMES, inputs, languages, log_of, mixtures, true_law

@@ -1,7 +1,5 @@
 """The law with a base where a transfer matrix is given: believed as far as cross-validation says that it helps."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The law with a base where larger models, or longer trainings, make more of a target's own data."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

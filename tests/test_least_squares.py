@@ -1,7 +1,5 @@
 """The batched search against SciPy, problem by problem, and on Chinchilla's own points."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import optimize

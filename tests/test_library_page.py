@@ -1,7 +1,5 @@
 """The page of the library: its blocks run as they stand, one after the other, from the root of a clone."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

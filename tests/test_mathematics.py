@@ -1,7 +1,5 @@
 """A reader with the page on the mathematics and a fit's JSON gets the numbers that `predict` prints."""
 
-from __future__ import annotations
-
 import json
 from math import exp, log, sqrt
 from pathlib import Path

@@ -4,8 +4,6 @@ N and D in one line, sources that change together alone, a source at one ratio, 
 intervals hold it too, since what either of N and D does is drawn there from what public runs tell.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Laws of one's own that answer wrongly: refused by name, run and target; the others go on."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A law of one's own: an equation and its symbols are enough, and one line in `LAWS` is all that adds it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sources within a language: a column `parent` of the languages table is to a fit what slashes in names are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

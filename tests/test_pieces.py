@@ -1,7 +1,5 @@
 """Convex pieces: values by hand, derivatives against differences, and what they must keep through every change."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

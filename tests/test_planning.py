@@ -1,7 +1,5 @@
 """Which runs next: bounds hold, updates are Bayes' rule, and the choice is near the best that enumeration finds."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Bounds as people write them: what they hold, what they refuse, and what to do where they leave no mixture."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Predictions: points, intervals, warnings; and whether the intervals keep their word."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

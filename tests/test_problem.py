@@ -1,7 +1,5 @@
 """Questions about mixtures and their answers: optima, rivals, prices, other tokens, trade-offs, compute."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import warnings

@@ -1,7 +1,5 @@
 """Logs that fit without an error and should be questioned; and no question where there is nothing to ask."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Saved results, files and errors: every bit comes back, and whatever is wrong with a file has its place."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

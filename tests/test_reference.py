@@ -1,7 +1,5 @@
 """The generated pages are in step with the program (`make reference` writes them)."""
 
-from __future__ import annotations
-
 import pytest
 import write_reference
 

@@ -1,7 +1,5 @@
 """Runs without a target's own language are fitted apart where, and only where, they are another regime."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

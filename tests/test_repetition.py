@@ -1,7 +1,5 @@
 """Repeated tokens from log to mixture: the truth is found, what no run tells is the prior, optima are proved."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

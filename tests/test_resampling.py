@@ -1,7 +1,5 @@
 """Folds and replicates keep a mixture's rows together and depend on nothing but the mixtures and the seed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from simulated import inputs, mixtures, simulate, true_law

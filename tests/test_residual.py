@@ -1,7 +1,5 @@
 """What a law misses of mixtures: the process against a plain one, its slopes, its symmetries, and what it changes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

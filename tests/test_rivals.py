@@ -1,7 +1,5 @@
 """A published rival that learns by its own means: MARINER's form."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Run logs: what is written reads back bit for bit, and every fault of a wrong one is named with its place."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import sys

@@ -1,7 +1,5 @@
 """Run logs whose rows belong together: folds that keep mixtures whole, and several logs as one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The example that goes from runs to a sampler: it runs, and draws tokens in the shares of its mixture."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from types import SimpleNamespace

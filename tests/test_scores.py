@@ -1,7 +1,5 @@
 """Scores against SciPy and their definitions."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

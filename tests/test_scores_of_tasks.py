@@ -1,7 +1,5 @@
 """Scores on tasks: lines against SciPy and the paper, faults at their place, and mixtures chosen through them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 To go up anywhere, something goes down; a ceiling is lowered to what was reached whenever a step makes a wing smaller.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import tokenize

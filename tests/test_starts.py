@@ -1,7 +1,5 @@
 """Starting points: the exact solution for the linear symbols, against SciPy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

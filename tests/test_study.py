@@ -1,7 +1,5 @@
 """The study's page holds the tables that its program prints."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Surfaces: one question has one answer, and intervals hold what they say."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables and the words in them: what is read, and the kind and place of every fault of what is not."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import tempfile

@@ -1,7 +1,5 @@
 """The game of text against what it stands for: naive counts, all orders of players, the same text in every form."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

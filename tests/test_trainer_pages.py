@@ -1,7 +1,5 @@
 """A page of a trainer is enough: its commands read what the trainer wrote, and write what it takes back."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import random

@@ -1,7 +1,5 @@
 """Transfer matrices: both tables, consistency, calibration, comparison."""
 
-from __future__ import annotations
-
 import gzip
 import math
 

@@ -1,7 +1,5 @@
 """Cross-validation that chooses what a law believes: no fold's fit knows of the rows that it is to predict."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from simulated import jumping, log_of

@@ -1,7 +1,5 @@
 """A source that the runs show too little of: its intervals are as wide as what is not known of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write the pages that are made from the program itself (`make reference`); `test_reference.py` holds them to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

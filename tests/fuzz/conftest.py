@@ -1,7 +1,5 @@
 """`--share 0.1` tries a tenth of every campaign; a failing trial is printed with its case, and the others go on."""
 
-from __future__ import annotations
-
 import signal
 import traceback
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Random command lines and damaged tables: answers, or one plain error, and never a fault of ours."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Random problems against a second solver, and against mixtures that the proof says are no better."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

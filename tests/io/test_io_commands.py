@@ -1,7 +1,5 @@
 """`shapleymix import` and `shapleymix export`: what is typed, shown, written and refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

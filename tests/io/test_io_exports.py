@@ -1,7 +1,5 @@
 """Mixtures as trainers take them: exact sums, units, paths, bounds, and texts that the trainers' parsers read back."""
 
-from __future__ import annotations
-
 import json
 import math
 import runpy

@@ -3,8 +3,6 @@
 The truth is a law's. What `--show` proposes, with its dots filled in, must read exactly that, and nothing beside it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

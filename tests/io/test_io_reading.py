@@ -1,7 +1,5 @@
 """Other tools' tables as run logs: the same log, whatever its names, shape and units were; and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

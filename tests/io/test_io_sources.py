@@ -1,7 +1,5 @@
 """Runs where other tools keep them; the files of `golden` were written by the tools themselves (see its README)."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import sys

@@ -1,7 +1,5 @@
 """What the tests of the adapter share; every file of this folder skips where torch is not installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

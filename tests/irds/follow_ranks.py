@@ -3,8 +3,6 @@
 Each case trains with and without the tracker and compares weights bit for bit, and phi with the naive reference.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A tracker that follows optimisers, one step of it, and what that is worth."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Evaluations as a run has logged them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

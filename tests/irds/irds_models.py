@@ -1,7 +1,5 @@
 """Small models, batches, and the naive reference: one backward pass a language and a validation language."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What two ranks do where one of them is at fault, or has calls that are not covered: `matrix_ranks.py` runs it."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

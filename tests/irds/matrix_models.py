@@ -1,7 +1,5 @@
 """Small models and the wrappers around them, as cells of the matrix name them."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -4,8 +4,6 @@ Each case trains the same model twice, with and without the tracker, and compare
 naive reference on the batch of all ranks. A case is right, or refused by name.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import cache, partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Schedule, ledger, standard errors, matrix."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 from typing import Any

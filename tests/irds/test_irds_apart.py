@@ -1,8 +1,6 @@
 """What is found by changing one sequence: rows in another order, and sequences that change each other's loss;
 and layers that are recomputed in a way in which nothing is seen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

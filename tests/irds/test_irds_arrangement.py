@@ -1,7 +1,5 @@
 """Models with the tokens' axis in front: labels find their rows, by sequence and by token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

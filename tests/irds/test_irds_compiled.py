@@ -1,7 +1,5 @@
 """Compiled, sharded and recomputed models in every combination: the same sketches as uncompiled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

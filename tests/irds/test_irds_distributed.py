@@ -1,8 +1,6 @@
 """Two gloo processes: wrappers x engines x features on uneven ranks, of which each case trains as without the tracker
 and has the products of the naive reference, or is refused by name; and ranks of which one is at fault."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Each error, and that it names the step, language, rank or parameter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """The instrument against K + K separate backward passes, against training without it, and against exact enumeration of
 the one-step payoff."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

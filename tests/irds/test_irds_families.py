@@ -1,7 +1,5 @@
 """The families that people train, tiny and random, by their own loss and in a raw loop, against naive values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """`follow`: what an optimiser gets is measured, against the naive reference and the step that was really taken;
 learning rates are those of parameter groups, each times its own products."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Validation-free mode: fresh training gradients for validation gradients, disjoint halves on the diagonal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 The trainers themselves are in tests/ecosystem.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

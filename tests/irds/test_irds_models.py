@@ -1,7 +1,5 @@
 """Unmodified and awkward models: Hugging Face Llama, compiled, tied, position tables, frozen parts."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import nullcontext
 from typing import Any

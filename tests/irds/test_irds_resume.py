@@ -1,7 +1,5 @@
 """The tracker's log and state: a run that was stopped goes on as if it had not been."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

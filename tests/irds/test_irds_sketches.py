@@ -1,7 +1,5 @@
 """Sketches: unbiased, the same wherever the same gradient comes from, and as accurate as stated."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any
 

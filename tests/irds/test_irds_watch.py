@@ -1,7 +1,5 @@
 """`watch`: any forward and backward pass, looked at and not changed; packed sequences, dictionaries, scaled losses."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The data of a run: every format gives the same documents, splits are disjoint, faults are named, ratios are exact."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The decoder: sizes of the paper's models, causality, rotary positions, losses."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

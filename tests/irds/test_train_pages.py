@@ -1,7 +1,5 @@
 """The adapter's pages: the code for a loop of one's own runs as it stands, and the script knows what it is given."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from itertools import chain

@@ -1,7 +1,5 @@
 """Two ranks under torchrun: the run of one, whole or sharded; killed, stopped, restarted, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

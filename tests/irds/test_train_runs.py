@@ -1,7 +1,5 @@
 """Whole runs on the toy corpus: what they write, what resumes them exactly, and what they refuse."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import math

@@ -1,7 +1,5 @@
 """Settings: flags, CONFIG.toml, what follows from them, and what is refused at the door."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

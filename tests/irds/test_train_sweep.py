@@ -1,7 +1,5 @@
 """A game of two languages, planned, trained by the script that sweeps start by default, killed, resumed, and solved."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

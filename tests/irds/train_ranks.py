@@ -3,8 +3,6 @@
 The second rank is killed in one of them, and asked to stop in another; the last is refused.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """How the tests start training runs: in this process, or in one that they may kill."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """What tests of sweeps share: launchers as processes of their own."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files for other engines: what they ask for, and that their own lines train a plan."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

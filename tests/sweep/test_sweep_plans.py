@@ -1,7 +1,5 @@
 """Mixtures to train, and plans of their runs: what is in them, and that nobody edits one unnoticed."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from itertools import product

@@ -1,7 +1,5 @@
 """Runs as programs on this machine: so many at a time, tried again, interrupted, killed and resumed."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

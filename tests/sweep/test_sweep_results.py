@@ -1,7 +1,5 @@
 """What a run leaves is held to the plan, and collected once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sweeps on SLURM by submitit: its own executors, and a real SLURM of one node where the machine has the packages."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

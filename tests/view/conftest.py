@@ -1,7 +1,5 @@
 """Fits and mixtures to be drawn and shown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A page's script, run without a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

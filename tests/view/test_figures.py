@@ -1,7 +1,5 @@
 """Figures: they show the records' numbers, are the same bytes each time, and can be read."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page: what its script answers is what the library answers, and nothing in it asks or runs anything else."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

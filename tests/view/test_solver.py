@@ -1,7 +1,5 @@
 """The page's solver against the library's, on generated goals: laws x bounds x the worst case x a pull."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 
