@@ -99,14 +99,10 @@ def test_tables_take_mixtures_under_names_of_their_own():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("temperature", "no baseline"),
-        ("natural:3", "no baseline"),
-        ("unimax:0", "not above 0"),
-        ("unimax:x", "not a number"),
-        ("temperature:0.3", "write temperature:3.333"),
-        ("temprature:2", "no baseline"),
+        ("temperature", "no baseline"), ("natural:3", "no baseline"), ("unimax:0", "not above 0"),
+        ("unimax:x", "not a number"), ("temperature:0.3", "write temperature:3.333"), ("temprature:2", "no baseline"),
     ],
-)
+)  # fmt: skip
 def test_wrong_baselines_are_told(text, message):
     with pytest.raises(UsageError, match=message):
         baseline(text, SOURCES, AVAILABLE, 1e3)
@@ -115,12 +111,8 @@ def test_wrong_baselines_are_told(text, message):
 def test_rivals_have_names_of_their_own_or_are_their_own():
     rivals = rivals_of(["unimax:4", "plan=en=50%,de=50%", "flat=natural", "en=1", "old.json"])
     assert rivals == {
-        "unimax:4": "unimax:4",
-        "plan": "en=50%,de=50%",
-        "flat": "natural",
-        "en=1": "en=1",
-        "old.json": "old.json",
-    }
+        "unimax:4": "unimax:4", "plan": "en=50%,de=50%", "flat": "natural", "en=1": "en=1", "old.json": "old.json",
+    }  # fmt: skip
 
 
 def test_two_different_mixtures_of_one_name_are_refused():

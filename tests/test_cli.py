@@ -117,28 +117,14 @@ def test_version_and_no_arguments(run: Run) -> None:
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("shaply", 2),
-        ("plan gaem", 2),
-        ("fit", 2),
-        (f"fit {LOG} --foo", 2),
-        (f"fit {LOG} --bootstrap many", 2),
-        (f"fit {LOG} --law lerned-base", 2),
-        (f"fit {LOG} --law no.py:Law", 2),
-        (f"fit {LOG} -o nowhere/fit.json", 2),
-        (f"fit {LOG} -o {LOG}", 2),
-        ("fit no.csv", 1),
-        ("fit no.csv -o fit.txt", 2),
-        ("plan mixtures --n 3 --random 2 --sources a,b", 2),
-        ("optimize no.json", 1),
-        (f"optimize {LOG}", 1),
-        ("laws nothing", 2),
-        ("plot mixture a.json -o a.png", 1),
-        ("report fit.json", 1),
-        ("launch no.jsonl", 1),
-        ("baselines --languages example/languages.csv -D much", 2),
-        ("fit --project no.toml", 1),
+        ("shaply", 2), ("plan gaem", 2), ("fit", 2), (f"fit {LOG} --foo", 2), (f"fit {LOG} --bootstrap many", 2),
+        (f"fit {LOG} --law lerned-base", 2), (f"fit {LOG} --law no.py:Law", 2), (f"fit {LOG} -o nowhere/fit.json", 2),
+        (f"fit {LOG} -o {LOG}", 2), ("fit no.csv", 1), ("fit no.csv -o fit.txt", 2),
+        ("plan mixtures --n 3 --random 2 --sources a,b", 2), ("optimize no.json", 1), (f"optimize {LOG}", 1),
+        ("laws nothing", 2), ("plot mixture a.json -o a.png", 1), ("report fit.json", 1), ("launch no.jsonl", 1),
+        ("baselines --languages example/languages.csv -D much", 2), ("fit --project no.toml", 1),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_one_error(run: Run, line: str, code: int) -> None:
     shown, told = run(line), run(f"{line} --json")
     assert (shown.code, told.code) == (code, code)

@@ -63,18 +63,13 @@ def test_every_example_of_every_help_runs(
 @pytest.mark.parametrize(
     "line",
     [
-        "transfer sv.csv",
-        "transfer example/irds_raw.csv sv.csv --calibrate",
-        "evaluate fit.json example/coalitions.csv",
-        "fit example/runs.csv --law chinchilla --bootstrap 0 --folds 0",
-        f"predict fit.json --mixture uniform {BUDGET}",
-        f"predict fit.json --mixture uniform --mixture en=1 {BUDGET}",
-        f"optimize fit.json {BUDGET}",
-        f"optimize fit.json {BUDGET} --frontier zh+ja:rest --points 3",
-        "optimize fit.json -N 97600 -D 1M,2M",
-        f"plan mixtures example/runs.csv --n 2 {BUDGET}",
+        "transfer sv.csv", "transfer example/irds_raw.csv sv.csv --calibrate",
+        "evaluate fit.json example/coalitions.csv", "fit example/runs.csv --law chinchilla --bootstrap 0 --folds 0",
+        f"predict fit.json --mixture uniform {BUDGET}", f"predict fit.json --mixture uniform --mixture en=1 {BUDGET}",
+        f"optimize fit.json {BUDGET}", f"optimize fit.json {BUDGET} --frontier zh+ja:rest --points 3",
+        "optimize fit.json -N 97600 -D 1M,2M", f"plan mixtures example/runs.csv --n 2 {BUDGET}",
     ],
-)
+)  # fmt: skip
 def test_json_is_the_record_itself(run: Run, line: str, tmp_path: Path) -> None:
     """What is printed is what is saved, and is read back to the same bytes."""
     from shapleymix.records import Record

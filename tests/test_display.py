@@ -87,22 +87,17 @@ def made(fixtures: Path) -> dict[str, Any]:
     fitted = fit(log, "additive", bootstrap=0, folds=0, starts=1)
     mix = optimize(fitted, 97600, 2e6)
     return {
-        "fit": drawn,
-        "prediction": drawn.predict(noisy.p[:3], 1e8, 3e9),
+        "fit": drawn, "prediction": drawn.predict(noisy.p[:3], 1e8, 3e9),
         "comparison": compare(noisy, ["chinchilla", "shapley"], inputs.transfer, folds=2, starts=2),
-        "evaluation": evaluate(drawn, noisy),
-        "log": log,
+        "evaluation": evaluate(drawn, noisy), "log": log,
         "languages": read_languages(fixtures / "multilingual5_languages.csv"),
         "matrix": shapley_values(fixtures / "multilingual5_coalitions.csv"),
-        "estimate": estimate_shapley(members_of(np.arange(16), 4), np.arange(16.0)[:, None]),
-        "mixture": mix,
+        "estimate": estimate_shapley(members_of(np.arange(16), 4), np.arange(16.0)[:, None]), "mixture": mix,
         "candidates": compare_mixtures(fitted, ["uniform", mix], 97600, 2e6),
-        "frontier": frontier(fitted, 97600, 2e6, "en:rest", points=2),
-        "law": fitted.law,
+        "frontier": frontier(fitted, 97600, 2e6, "en:rest", points=2), "law": fitted.law,
         "calibration": sm.calibrate_scores(log, fixtures / "multilingual5_scores.csv", chance=0.25),
-        "design": sm.design(2, sources=["en", "de"]),
-        "curve": sm.learning_curve(log, "chinchilla", folds=3, starts=1),
-    }
+        "design": sm.design(2, sources=["en", "de"]), "curve": sm.learning_curve(log, "chinchilla", folds=3, starts=1),
+    }  # fmt: skip
 
 
 def test_every_public_result_is_pleasant(fixtures):

@@ -28,13 +28,10 @@ def ones(problem: Estimation, count: int = 1) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "delta"),
     [
-        ("shapley-tempered", 1e-3),
-        ("learned-base", np.inf),
-        ("learned-base", 1e-3),
-        ("exponential", np.inf),
+        ("shapley-tempered", 1e-3), ("learned-base", np.inf), ("learned-base", 1e-3), ("exponential", np.inf),
         ("additive", 1e-3),
     ],
-)
+)  # fmt: skip
 def test_no_start_of_scipy_finds_a_lower_objective(name, delta):
     settings = Settings(delta=delta)
     problem = problem_of(name, settings, rows=40, noise=5e-3)

@@ -68,13 +68,11 @@ def test_nothing_left_is_said():
 @pytest.mark.parametrize(
     ("sizes", "tokens", "held"),
     [
-        ((1e8, 2e8, 4e8), (1e9, 2e9, 4e9), {}),
-        ((1e8,), (1e9, 2e9, 4e9), {"A": 0.0, "alpha": 0.0}),
-        ((1e8, 2e8, 4e8), (1e9,), {"B": 0.0, "beta": 0.0}),
-        ((1e8, 2e8), (1e9, 2e9, 4e9), {"alpha": 0.2}),
+        ((1e8, 2e8, 4e8), (1e9, 2e9, 4e9), {}), ((1e8,), (1e9, 2e9, 4e9), {"A": 0.0, "alpha": 0.0}),
+        ((1e8, 2e8, 4e8), (1e9,), {"B": 0.0, "beta": 0.0}), ((1e8, 2e8), (1e9, 2e9, 4e9), {"alpha": 0.2}),
         ((1e8,), (1e9, 2e9), {"A": 0.0, "alpha": 0.0, "beta": 0.5}),
     ],
-)
+)  # fmt: skip
 def test_what_the_budgets_cannot_tell_is_held(sizes, tokens, held):
     log = log_of("shapley", sizes=sizes, tokens=tokens)[2]
     assert gather(log, Settings()).find_fixed(LAWS["shapley"], slice(None)) == held

@@ -13,14 +13,12 @@ pytestmark = pytest.mark.usefixtures("one_prior")
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "multilingual5_runs.csv"
 ASKED = {
-    "caps": {"caps": {"zh": 0.2}},
-    "groups": {"groups": ["en+de<=0.3", "zh+ja>=0.4"]},
-    "scarce": {"available": {"fr": "100k"}, "max_epochs": 1},
-    "near": {"near": "uniform", "within": 0.3},
+    "caps": {"caps": {"zh": 0.2}}, "groups": {"groups": ["en+de<=0.3", "zh+ja>=0.4"]},
+    "scarce": {"available": {"fr": "100k"}, "max_epochs": 1}, "near": {"near": "uniform", "within": 0.3},
     "pulled": {"anchor": "en=0.6,de=0.1,fr=0.1,zh=0.1,ja=0.1", "kl": 0.5, "caps": "en=0.3"},
     "begun": {"after": "en=0.7,de=0.3", "trained": "500k"},
     "worst": {"objective": "worst", "weights": {"en": 1, "de": 2, "fr": 1, "zh": 1, "ja": 1.5}},
-}
+}  # fmt: skip
 
 
 @functools.cache

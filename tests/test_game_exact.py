@@ -65,14 +65,11 @@ def test_joining_weights_average_over_coalitions_to_one() -> None:
 @pytest.mark.parametrize(
     ("payoffs", "message"),
     [
-        (np.zeros((6, 1)), "6 rows"),
-        (np.zeros((1, 1)), "1 rows"),
-        (np.zeros((0, 1)), "0 rows"),
-        (np.zeros(8), r"shape \(8,\)"),
-        (np.array([["a"], ["b"]]), "numeric"),
+        (np.zeros((6, 1)), "6 rows"), (np.zeros((1, 1)), "1 rows"), (np.zeros((0, 1)), "0 rows"),
+        (np.zeros(8), r"shape \(8,\)"), (np.array([["a"], ["b"]]), "numeric"),
         (np.broadcast_to(np.zeros(1, dtype=np.int8), (2**25, 20)), r"25 players .* 5 GiB"),
     ],
-)
+)  # fmt: skip
 def test_refuses_wrong_tables(payoffs: np.ndarray, message: str) -> None:
     with pytest.raises(DataError, match=message):
         exact_shapley(payoffs)

@@ -17,13 +17,9 @@ import shapleymix as sm
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {
-    "shapleymix": ROOT,
-    "shapleymix_io": ROOT / "adapters",
-    "shapleymix_irds": ROOT / "adapters",
-    "shapleymix_sweep": ROOT / "adapters",
-    "shapleymix_view": ROOT / "cli",
-    "shapleymix_cli": ROOT / "cli",
-}
+    "shapleymix": ROOT, "shapleymix_io": ROOT / "adapters", "shapleymix_irds": ROOT / "adapters",
+    "shapleymix_sweep": ROOT / "adapters", "shapleymix_view": ROOT / "cli", "shapleymix_cli": ROOT / "cli",
+}  # fmt: skip
 WINGS = [
     *("errors", "files", "display", "records", "statistics", "tables"),
     *("game", "laws", "fitting", "mixing", "scores", "planning", "__main__"),

@@ -76,9 +76,7 @@ def test_draws_have_the_mean_and_order_of_the_sources_does_not_matter(fit: Fit) 
 
 
 ASKED: list[dict[str, Any]] = [
-    {"weights": "xx=1"},
-    {"weights": "xx=1,fr=1,zh=1"},
-    {"weights": "xx=0.001,de=1"},
+    {"weights": "xx=1"}, {"weights": "xx=1,fr=1,zh=1"}, {"weights": "xx=0.001,de=1"},
     {"weights": "xx=1,de=4", "kl": 1.0, "anchor": [0.7, 0.28, 0.01, 0.01]},
     {"weights": "xx=1,fr=1,zh=1", "available": "de=300M,fr=400M,zh=1B,en=3B", "max_epochs": 2},
     {"weights": "xx=1,fr=1,zh=1", "caps": "de=.2,fr=.6", "groups": "de+zh<=.5"},
@@ -86,7 +84,7 @@ ASKED: list[dict[str, Any]] = [
     {"weights": "xx=1,fr=1,zh=1", "objective": "worst"},
     {"weights": "xx=1,fr=1,zh=1", "after": "en=.9,de=.1", "trained": "1B"},
     {"weights": "xx=1", "constraints": [lambda p: cp.norm(cp.hstack(list(p.values())) - EVEN, 2) <= 0.01]},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=range(len(ASKED)))

@@ -52,10 +52,8 @@ def residual(left: dict, j: int, p: list[float]) -> float:
     """r_j(p)."""
     runs = [g for g, weight in enumerate(left["weight"]) if weight[j] > 0]
     P, share, held = (
-        [left["p"][g] for g in runs],
-        left["share"],
-        [any(column) for column in zip(*left["p"], strict=True)],
-    )
+        [left["p"][g] for g in runs], left["share"], [any(column) for column in zip(*left["p"], strict=True)],
+    )  # fmt: skip
     A = [[share * alike(a, b, held) for b in P] for a in P]
     for row, g in enumerate(runs):
         A[row][row] += (1 - share) / left["weight"][g][j]

@@ -43,12 +43,10 @@ WRONG: dict[str, tuple[Change, str]] = {
     "transposed": (lambda losses: np.swapaxes(losses, -1, -2), "predicts losses of shape"),
 }
 RIGHT: dict[str, Change] = {
-    "single precision": lambda losses: losses.astype(np.float32),
-    "whole": lambda losses: np.rint(losses).astype(int),
-    "objects": lambda losses: losses.astype(object),
-    "lists": lambda losses: losses.tolist(),
+    "single precision": lambda losses: losses.astype(np.float32), "whole": lambda losses: np.rint(losses).astype(int),
+    "objects": lambda losses: losses.astype(object), "lists": lambda losses: losses.tolist(),
     "constant": lambda losses: 0 * losses + 3.0,
-}
+}  # fmt: skip
 
 
 def own_law(change: Change, nick: str) -> type[Law]:

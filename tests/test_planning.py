@@ -50,11 +50,9 @@ def test_the_choice_is_near_the_best_of_all(seed: int) -> None:
 BOUNDS: list[dict[str, Any]] = [
     {"caps": {"zh": 0.3}, "floors": 0.05},
     {"groups": ["en+de<=0.5", "zh+ja>=0.2"], "languages": FAMILIES, "keep_within": "Germanic", "kept": "uniform"},
-    {"fix": {"en": 0.25}},
-    {"near": "uniform", "within": 0.3},
-    {"near": "uniform", "within": 0.05, "distance": "kl"},
+    {"fix": {"en": 0.25}}, {"near": "uniform", "within": 0.3}, {"near": "uniform", "within": 0.05, "distance": "kl"},
     {"available": {"ja": 100_000}, "max_epochs": 2},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=lambda one: "+".join(one))
@@ -100,14 +98,10 @@ def test_one_seed_one_plan_and_the_order_of_rows_is_nothing(log: sm.RunLog) -> N
 @pytest.mark.parametrize(
     "asked",
     [
-        {},
-        {"sources": "en"},
-        {"sources": ["en", "de"], "available": {"en": 1e6}},
-        {"sources": NAMES, "candidates": drawn(2, 0, 5)},
-        {"sources": NAMES, "batches": 9},
-        {"sources": NAMES, "D": 0},
+        {}, {"sources": "en"}, {"sources": ["en", "de"], "available": {"en": 1e6}},
+        {"sources": NAMES, "candidates": drawn(2, 0, 5)}, {"sources": NAMES, "batches": 9}, {"sources": NAMES, "D": 0},
     ],
-)
+)  # fmt: skip
 def test_what_makes_no_sense_is_refused(asked: dict[str, Any]) -> None:
     with pytest.raises(sm.UsageError):
         sm.design(4, **asked)

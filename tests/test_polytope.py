@@ -55,14 +55,11 @@ def test_each_bound_says_where_it_comes_from():
 @pytest.mark.parametrize(
     ("text", "members", "low", "high"),
     [
-        ("en+de<=0.3", "en de", 0, 0.3),
-        ("cjk: zh+fi>=10%", "zh fi", 0.1, 1),
-        ("0.2<=en+de<=0.5", "en de", 0.2, 0.5),
-        ("en+zh=50%", "en zh", 0.5, 0.5),
-        ("Germanic>=60%", "en de", 0.6, 1),
+        ("en+de<=0.3", "en de", 0, 0.3), ("cjk: zh+fi>=10%", "zh fi", 0.1, 1), ("0.2<=en+de<=0.5", "en de", 0.2, 0.5),
+        ("en+zh=50%", "en zh", 0.5, 0.5), ("Germanic>=60%", "en de", 0.6, 1),
         (Group(("en", "fi"), upper=0.4, name="x"), "en fi", 0, 0.4),
     ],
-)
+)  # fmt: skip
 def test_groups_are_rows(text, members, low, high):
     nothing = np.full(4, np.nan)
     table = Languages(NAMES, ("Germanic", "Germanic", "Uralic", "Sinitic"), nothing, None, nothing)
@@ -88,18 +85,14 @@ def test_what_is_no_bound_is_a_usage_error(keywords):
 @pytest.mark.parametrize(
     ("keywords", "short"),
     [
-        ({"caps": 0.2}, 0.2),
-        ({"caps": "en=0.3", "floors": "en=0.4"}, 0.1),
-        ({"floors": 0.3}, 0.2),
-        ({"available": "en=2B,de=2B,fi=2B,zh=2B"}, 0.68),
-        ({"groups": ["en+de<=0.2", "fi+zh<=0.5"]}, 0.3),
-        ({"groups": "en+de>=0.9", "caps": "en=0.3,de=0.3"}, 0.3),
-        ({"fix": "en=0.5,de=0.6"}, 0.1),
+        ({"caps": 0.2}, 0.2), ({"caps": "en=0.3", "floors": "en=0.4"}, 0.1), ({"floors": 0.3}, 0.2),
+        ({"available": "en=2B,de=2B,fi=2B,zh=2B"}, 0.68), ({"groups": ["en+de<=0.2", "fi+zh<=0.5"]}, 0.3),
+        ({"groups": "en+de>=0.9", "caps": "en=0.3,de=0.3"}, 0.3), ({"fix": "en=0.5,de=0.6"}, 0.1),
         ({"near": "en=1", "within": 0.2, "caps": 0.3}, 1.4),
         ({"near": "en=.4,de=.2,fi=.2,zh=.2", "within": 0.001, "distance": "kl", "fix": "en=.3"}, None),
         ({"unseen": ("zh",), "floors": "zh=0.1"}, 0.1),
     ],
-)
+)  # fmt: skip
 def test_bounds_that_leave_no_mixture_name_the_repair_and_it_repairs(keywords, short):
     with pytest.raises(InfeasibleError) as caught:
         require_feasible(bounds(**keywords))

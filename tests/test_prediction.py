@@ -26,11 +26,9 @@ def test_points_in_every_spelling_are_the_same_point(fitted):
     p = np.array([0.5, 0.2, 0.2, 0.1])
     expected = fitted.law(p[None], np.array([2.43e8]), np.array([1e10])) * np.exp(fitted.residual.mean(p[None]))
     spellings: list[tuple[Any, Any, Any]] = [
-        (p, 2.43e8, 1e10),
-        (p[None], np.array([2.43e8]), np.array([1e10])),
-        ("en=0.5,de=0.2,fr=0.2,zh=0.1", "243M", "10B"),
-        ({"zh": 0.1, "fr": 0.2, "de": 0.2, "en": 0.5}, "2.43e8", 1e10),
-    ]
+        (p, 2.43e8, 1e10), (p[None], np.array([2.43e8]), np.array([1e10])),
+        ("en=0.5,de=0.2,fr=0.2,zh=0.1", "243M", "10B"), ({"zh": 0.1, "fr": 0.2, "de": 0.2, "en": 0.5}, "2.43e8", 1e10),
+    ]  # fmt: skip
     for spelling in spellings:
         np.testing.assert_array_equal(fitted.predict(*spelling).losses, expected)
         np.testing.assert_array_equal(fitted.at(2.43e8, 1e10).mean(spelling[0]), expected)

@@ -225,10 +225,8 @@ def test_without_mixtures_the_best_size_is_that_of_the_formula():
     N, D = np.meshgrid([1e7, 3e7, 1e8, 3e8], [1e9, 4e9, 2e10])
     table = {"N": N.ravel(), "D": D.ravel(), "loss": 1.7 + 400 / N.ravel() ** 0.34 + 410 / D.ravel() ** 0.28}
     runs = {
-        "run": [str(row) for row in range(12)],
-        "p_en": np.linspace(0.2, 0.8, 12),
-        "p_de": np.linspace(0.8, 0.2, 12),
-    }
+        "run": [str(row) for row in range(12)], "p_en": np.linspace(0.2, 0.8, 12), "p_de": np.linspace(0.8, 0.2, 12),
+    }  # fmt: skip
     fit = sm.fit(sm.read_runs(runs | table), "chinchilla", bootstrap=4, folds=2)
     best = sm.optimize_compute(fit, 6e21)
     ratio = (0.34 * 400 / (0.28 * 410)) ** (1 / 0.62)

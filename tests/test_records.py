@@ -65,21 +65,12 @@ class Whole(Record):
 
 def whole(**changes: Any) -> Whole:
     values: dict[str, Any] = {
-        "matrix": np.array([[1 / 3, np.nan], [np.inf, -np.inf]]),
-        "counts": np.array([1, -(2**60)]),
-        "flags": np.array([True, False]),
-        "text": 'zh: 中文 "\n',
-        "number": 0.1,
-        "count": 3,
-        "sure": True,
-        "maybe": None,
-        "names": ("en", "de"),
-        "pair": ("a", -0.0),
-        "inner": Inner("x", (1.5, float("nan"))),
-        "inners": (Inner("y", ()), Other("z", (2.0,), 7)),
-        "table": {"en": float("inf")},
+        "matrix": np.array([[1 / 3, np.nan], [np.inf, -np.inf]]), "counts": np.array([1, -(2**60)]),
+        "flags": np.array([True, False]), "text": 'zh: 中文 "\n', "number": 0.1, "count": 3, "sure": True,
+        "maybe": None, "names": ("en", "de"), "pair": ("a", -0.0), "inner": Inner("x", (1.5, float("nan"))),
+        "inners": (Inner("y", ()), Other("z", (2.0,), 7)), "table": {"en": float("inf")},
         "free": {"deep": [1, {"b": None}]},
-    }
+    }  # fmt: skip
     return Whole(**(values | changes))
 
 
@@ -146,15 +137,12 @@ def test_junk_in_a_field_is_read_or_refused_by_its_name(name, junk):
 @pytest.mark.parametrize(
     ("changed", "column"),
     [
-        ({"kind": "test/nothing"}, None),
-        ({"schema_version": SCHEMA_VERSION + 1}, None),
-        ({"matrix": [["x"]]}, "matrix"),
-        ({"counts": [1.5]}, "counts"),
-        ({"flags": [1]}, "flags"),
+        ({"kind": "test/nothing"}, None), ({"schema_version": SCHEMA_VERSION + 1}, None),
+        ({"matrix": [["x"]]}, "matrix"), ({"counts": [1.5]}, "counts"), ({"flags": [1]}, "flags"),
         ({"pair": ["a"]}, "pair"),
         ({"inner": {"schema_version": SCHEMA_VERSION, "kind": "test/inner", "name": 3, "numbers": []}}, "inner.name"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_document_is_refused_at_its_field(changed, column):
     with pytest.raises(StoreError) as caught:
         Whole.from_document(document(**changed), "a.json")
@@ -229,10 +217,8 @@ def test_errors_have_codes_places_and_hints():
     place = Location("runs.csv", 5, "p_en")
     one = DataError.of([Fault("is empty", place, hint="fill it in")])
     assert (one.location, one.hint, str(one)) == (
-        place,
-        "fill it in",
-        "runs.csv:5 [p_en]: is empty\n  hint: fill it in",
-    )
+        place, "fill it in", "runs.csv:5 [p_en]: is empty\n  hint: fill it in",
+    )  # fmt: skip
     for fault, shown in ((lambda row: "x" * row, 20), (lambda row: f"the cell {row}", 2)):  # 25 kinds, and one kind
         many = DataError.of([Fault(fault(row), place, hint="the same") for row in range(25)], "runs.csv")
         assert (len(many.faults), str(many).count("runs.csv:5"), str(many).count("the same")) == (25, shown, 1)

@@ -102,12 +102,8 @@ def test_rounded_ratios_are_renormalised_and_counted():
 
 def test_sizes_and_untrained_models():
     table = {
-        "run": ["a", "u", "v"],
-        "N": ["243M", 5e5, "1k"],
-        "D": ["1B", 0, "0"],
-        "p_x": ["1", "", 0],
-        "loss": [1, 2, ""],
-    }
+        "run": ["a", "u", "v"], "N": ["243M", 5e5, "1k"], "D": ["1B", 0, "0"], "p_x": ["1", "", 0], "loss": [1, 2, ""],
+    }  # fmt: skip
     log = read_runs(table)
     assert log.N.tolist() == [243e6, 5e5, 1000]
     assert log.trained.tolist() == [True, False, False]

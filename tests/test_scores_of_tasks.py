@@ -75,12 +75,10 @@ def test_rows_of_one_mixture_are_held_out_together_and_count_once() -> None:
 @pytest.mark.parametrize(
     ("change", "column"),
     [
-        ({"run": "nobody"}, "run"),
-        ({"score": "1.7"}, "score"),
-        ({"task": "hellaswag"}, "task"),
+        ({"run": "nobody"}, "run"), ({"score": "1.7"}, "score"), ({"task": "hellaswag"}, "task"),
         ({"score": "x"}, "score"),
     ],
-)
+)  # fmt: skip
 def test_faults_have_their_place(tmp_path: Path, change: dict[str, str], column: str) -> None:
     rows = [{"run": f"r{i}", "task": "hellaswag_en", "score": f"{0.3 + i / 50}"} for i in range(5)]
     rows[2] |= change

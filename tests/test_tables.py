@@ -38,24 +38,16 @@ def places(error: ShapleyMixError) -> list[tuple[int | None, str | None]]:
 @pytest.mark.parametrize(
     ("cells", "columns"),
     [
-        ("a,,1B,1,0,2,2,1,fit", ["N"]),
-        ("a,-1,1B,1,0,2,2,1,fit", ["N"]),
-        ("a,0.243,1B,1,0,2,2,1,fit", ["N"]),
-        ("a,1M,0.5,1,0,2,2,1,fit", ["D"]),
-        ("a,1M,1_000_000,1,0,2,2,1,fit", ["D"]),
-        ("a,1M,1B,0.7,0.2,2,2,1,fit", [None]),
-        ("a,1M,1B,50,50,2,2,1,fit", [None]),
-        ("a,1M,1B,1.5,-0.5,2,2,1,fit", ["p_de"]),
-        ("a,1M,1B,1,,2,2,1,fit", ["p_de"]),
-        ("a,1M,1B,x,1,2,2,1,fit", ["p_en"]),
-        ("a,1M,1B,1,0,nan,2,1,fit", ["loss_en"]),
-        ("a,1M,1B,1,0,-2,inf,1,fit", ["loss_de", "loss_en"]),
-        ("a,1M,1B,1,0,2 nats,5000,1,fit", ["loss_de", "loss_en"]),
-        ("a,1M,1B,1,0,2,2,-1,test", ["split", "weight"]),
-        (",1M,1B,1,0,2,2,1,fit", ["run"]),
+        ("a,,1B,1,0,2,2,1,fit", ["N"]), ("a,-1,1B,1,0,2,2,1,fit", ["N"]), ("a,0.243,1B,1,0,2,2,1,fit", ["N"]),
+        ("a,1M,0.5,1,0,2,2,1,fit", ["D"]), ("a,1M,1_000_000,1,0,2,2,1,fit", ["D"]),
+        ("a,1M,1B,0.7,0.2,2,2,1,fit", [None]), ("a,1M,1B,50,50,2,2,1,fit", [None]),
+        ("a,1M,1B,1.5,-0.5,2,2,1,fit", ["p_de"]), ("a,1M,1B,1,,2,2,1,fit", ["p_de"]),
+        ("a,1M,1B,x,1,2,2,1,fit", ["p_en"]), ("a,1M,1B,1,0,nan,2,1,fit", ["loss_en"]),
+        ("a,1M,1B,1,0,-2,inf,1,fit", ["loss_de", "loss_en"]), ("a,1M,1B,1,0,2 nats,5000,1,fit", ["loss_de", "loss_en"]),
+        ("a,1M,1B,1,0,2,2,-1,test", ["split", "weight"]), (",1M,1B,1,0,2,2,1,fit", ["run"]),
         ("ok,1M,1B,1,0,2,2,1,fit", ["run"]),
     ],
-)
+)  # fmt: skip
 def test_every_wrong_cell_has_its_place(tmp_path, cells, columns):
     path = tmp_path / "runs.csv"
     path.write_text(f'{HEADER}\n\n{GOOD}\n"two\nlines",1M,1B,0.5,0.5,2.5,2.6,1,fit\n{cells}\n')
@@ -78,23 +70,14 @@ def test_faults_of_one_kind_are_one_sentence_and_others_come_by_line(tmp_path):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (b"", None),
-        (b'""\n,\n', None),
-        (b"run,N,D\n", None),
-        (b"run;N;D;p_en;loss\na;1;2;1;3\n", 1),
-        (b"run,N,N\na,1,2\n", 1),
-        (b"run,N,D,p_en,loss\nok,1,1,1,1\nb,1M,1M,1\n", 3),
-        (b'run,N,D,p_en,loss\nok,1,1,1,1\n"b,1M,1M,1\n', 3),
-        (b"run,N,D,p_en,loss\nok,1,1,1,1\n\xfc,1,1,1,1\n", 3),
-        (b"run,N,D,p_en\na,1,1,1\n", 1),
-        (b"run,N,D,p_en,tokens_de,loss\na,1,1,1,1,1\n", 1),
-        (b"run,N,D,p_en,tokens_unique_de,loss\na,1,1,1,1,1\n", 1),
-        (b"run,N,D,p_en=x,loss\na,1,1,1,1\n", 1),
-        (b'{"run": "a"}\n{"run": \n[1]\n', 2),
-        (b"\x1f\x8b not gzip", None),
-        (b"PAR1 not parquet", None),
+        (b"", None), (b'""\n,\n', None), (b"run,N,D\n", None), (b"run;N;D;p_en;loss\na;1;2;1;3\n", 1),
+        (b"run,N,N\na,1,2\n", 1), (b"run,N,D,p_en,loss\nok,1,1,1,1\nb,1M,1M,1\n", 3),
+        (b'run,N,D,p_en,loss\nok,1,1,1,1\n"b,1M,1M,1\n', 3), (b"run,N,D,p_en,loss\nok,1,1,1,1\n\xfc,1,1,1,1\n", 3),
+        (b"run,N,D,p_en\na,1,1,1\n", 1), (b"run,N,D,p_en,tokens_de,loss\na,1,1,1,1,1\n", 1),
+        (b"run,N,D,p_en,tokens_unique_de,loss\na,1,1,1,1,1\n", 1), (b"run,N,D,p_en=x,loss\na,1,1,1,1\n", 1),
+        (b'{"run": "a"}\n{"run": \n[1]\n', 2), (b"\x1f\x8b not gzip", None), (b"PAR1 not parquet", None),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_run_log_is_refused_at_its_line(tmp_path, content, line):
     path = tmp_path / "runs.csv"
     path.write_bytes(content)
@@ -168,12 +151,8 @@ def test_one_table_in_every_form_reads_alike(tmp_path):
 
 def test_rows_without_ids_are_runs_by_size_mixture_and_seed():
     table = {
-        "N": [1e6] * 4,
-        "D": [1e7, 2e7, 1e7, 1e7],
-        "p_en": [0.5, 0.5, 1, 0.5],
-        "p_de": [0.5, 0.5, 0, 0.5],
-        "loss": 3.0,
-    }
+        "N": [1e6] * 4, "D": [1e7, 2e7, 1e7, 1e7], "p_en": [0.5, 0.5, 1, 0.5], "p_de": [0.5, 0.5, 0, 0.5], "loss": 3.0,
+    }  # fmt: skip
     log = read_runs(table)
     assert log.runs == ("run-1", "run-1", "run-2", "run-3")
     assert any("no column run" in notice for notice in log.notices)
@@ -231,16 +210,11 @@ def test_faults_of_a_languages_table():
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (None, [1, 2, 3]),
-        ("fi=50%", [1, 2, 0.5]),
-        (["en=.1", "fi=0.2"], [0.1, 2, 0.2]),
-        ({"de": 0.25}, [1, 0.25, 3]),
-        (0.5, [0.5] * 3),
-        ("0.5", [0.5] * 3),
-        ([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]),
+        (None, [1, 2, 3]), ("fi=50%", [1, 2, 0.5]), (["en=.1", "fi=0.2"], [0.1, 2, 0.2]), ({"de": 0.25}, [1, 0.25, 3]),
+        (0.5, [0.5] * 3), ("0.5", [0.5] * 3), ([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]),
         (np.array([0.1, 0.2, 0.3]), [0.1, 0.2, 0.3]),
     ],
-)
+)  # fmt: skip
 def test_amounts_by_name_in_order_or_one_for_all(given, expected):
     found = amounts(np.array([1.0, 2.0, 3.0]), given, ("en", "de", "fi"), words.parse_ratio, "cap")
     np.testing.assert_array_equal(found, expected)
@@ -306,14 +280,10 @@ NAMES = ("en", "de", "fr")
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ("en=.5,de=0.5", [0.5, 0.5, 0]),
-        ("en=50%,fr=50%", [0.5, 0, 0.5]),
-        ("uniform", [1 / 3] * 3),
-        ({"de": 1}, [0, 1, 0]),
-        ([0.2, 0.3, 0.5], [0.2, 0.3, 0.5]),
-        ("en=0.333,de=0.333,fr=0.333", [1 / 3] * 3),
+        ("en=.5,de=0.5", [0.5, 0.5, 0]), ("en=50%,fr=50%", [0.5, 0, 0.5]), ("uniform", [1 / 3] * 3),
+        ({"de": 1}, [0, 1, 0]), ([0.2, 0.3, 0.5], [0.2, 0.3, 0.5]), ("en=0.333,de=0.333,fr=0.333", [1 / 3] * 3),
     ],
-)
+)  # fmt: skip
 def test_mixtures_as_people_write_them(given, expected):
     np.testing.assert_allclose(parse_mixture(given, NAMES), expected, rtol=1e-12)
 

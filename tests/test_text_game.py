@@ -238,27 +238,17 @@ def test_the_first_mixture_has_a_name(tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("wrong", "kind"),
     [
-        ({"texts": {}}, UsageError),
-        ({"texts": {"en": "no-such-file.txt"}}, UsageError),
-        ({"texts": {"en": np.ones((2000, 2))}}, UsageError),
-        ({"texts": {"en": np.full(2000, -1)}}, UsageError),
-        ({"texts": {"en": [1, 2, 3]}}, DataError),
-        ({"texts": {"en": " " * 5000}}, DataError),
-        ({"texts": {"en": b"x" * 5000}}, UsageError),
-        ({"texts": {"en": [[1, 2], [3]]}}, UsageError),
-        ({"texts": {"en": np.full(5000, 1 << 40)}}, UsageError),
-        ({"texts": {"e,n": "text " * 500}}, UsageError),
-        ({"texts": None}, UsageError),
-        ({"D": 10}, UsageError),
-        ({"vocabulary": 5}, DataError),
-        ({"vocabulary": 256.7}, UsageError),
-        ({"vocabulary": 10, "order": 55}, UsageError),
-        ({"sources": ["en", "xx"]}, UsageError),
-        ({"order": 30}, UsageError),
-        ({"weights": {"xx": 1}}, UsageError),
+        ({"texts": {}}, UsageError), ({"texts": {"en": "no-such-file.txt"}}, UsageError),
+        ({"texts": {"en": np.ones((2000, 2))}}, UsageError), ({"texts": {"en": np.full(2000, -1)}}, UsageError),
+        ({"texts": {"en": [1, 2, 3]}}, DataError), ({"texts": {"en": " " * 5000}}, DataError),
+        ({"texts": {"en": b"x" * 5000}}, UsageError), ({"texts": {"en": [[1, 2], [3]]}}, UsageError),
+        ({"texts": {"en": np.full(5000, 1 << 40)}}, UsageError), ({"texts": {"e,n": "text " * 500}}, UsageError),
+        ({"texts": None}, UsageError), ({"D": 10}, UsageError), ({"vocabulary": 5}, DataError),
+        ({"vocabulary": 256.7}, UsageError), ({"vocabulary": 10, "order": 55}, UsageError),
+        ({"sources": ["en", "xx"]}, UsageError), ({"order": 30}, UsageError), ({"weights": {"xx": 1}}, UsageError),
         ({"tokenizer": "no-such.json"}, DataError),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_is_refused(wrong: dict, kind: type[Exception]) -> None:
     asked = {"texts": {"en": markov(2000, 9, 0), "de": markov(2000, 9, 1, 1)}, **wrong}
     with pytest.raises(kind):

@@ -111,14 +111,9 @@ def test_a_converted_checkpoint_is_measured_as_the_page_does(tmp_path: Path, mon
     split = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
     split.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     size = {
-        "vocab_size": len(words),
-        "n_positions": 1024,
-        "n_embd": 8,
-        "n_layer": 1,
-        "n_head": 1,
-        "bos_token_id": 0,
+        "vocab_size": len(words), "n_positions": 1024, "n_embd": 8, "n_layer": 1, "n_head": 1, "bos_token_id": 0,
         "eos_token_id": 0,
-    }
+    }  # fmt: skip
     monkeypatch.chdir(tmp_path)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**size))
     model.save_pretrained("mix-01-hf")

@@ -133,16 +133,13 @@ def test_raw_and_normalised_values_agree_up_to_rounding():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"nsv": ["2.5", "1"]}, "nsv = 2.5, expected 1"),
-        ({"nsv": ["0.25", "0.5"]}, "expected 1"),
-        ({"sv": ["x", "1"]}, "sv is not a finite number: 'x'"),
-        ({"sv": ["nan", "1"]}, "sv is not a finite number"),
-        ({"sv": ["", "1"]}, "sv is empty"),
-        ({"value": ["1", "1"]}, "has no column 'sv' or 'nsv'"),
+        ({"nsv": ["2.5", "1"]}, "nsv = 2.5, expected 1"), ({"nsv": ["0.25", "0.5"]}, "expected 1"),
+        ({"sv": ["x", "1"]}, "sv is not a finite number: 'x'"), ({"sv": ["nan", "1"]}, "sv is not a finite number"),
+        ({"sv": ["", "1"]}, "sv is empty"), ({"value": ["1", "1"]}, "has no column 'sv' or 'nsv'"),
         ({"sv": [1.0, 0.0], "nsv": [1.0, 0.5]}, r"nsv = 0\.5, expected"),
         ({"sv": [1.0, 0.0], "loss_drop": [1.0, 2.0]}, "loss_drop = 2, expected 1"),
     ],
-)
+)  # fmt: skip
 def test_values_that_cannot_be(columns, message):
     with pytest.raises(DataError, match=message):
         read_transfer({"source": ["a", "b"], "target": ["a", "a"], **columns})

@@ -93,18 +93,13 @@ def test_what_a_tool_wrote_is_shown(source: str, run: Run) -> None:
 @pytest.mark.parametrize(
     ("call", "code", "told"),
     [
-        ("import wandb.csv", 1, "--map N="),
-        ("import wandb.csv --map run=Nme", 1, "Name"),
-        ("import wandb.csv --map rum=Name", 2, "run"),
-        ("import none.csv", 1, "none.csv"),
-        ("import wandb.csv --map map.toml", 2, "KEY=VALUE"),
-        ("export best.json --format megatronn", 2, "megatron"),
-        ("export best.json --format megatron", 2, "paths"),
-        ("export none.json --format hf", 1, "none.json"),
-        ("export frontier.json --format json", 2, "--point"),
-        ("export best.json --format json -D 1e15", 1, "bounds"),
+        ("import wandb.csv", 1, "--map N="), ("import wandb.csv --map run=Nme", 1, "Name"),
+        ("import wandb.csv --map rum=Name", 2, "run"), ("import none.csv", 1, "none.csv"),
+        ("import wandb.csv --map map.toml", 2, "KEY=VALUE"), ("export best.json --format megatronn", 2, "megatron"),
+        ("export best.json --format megatron", 2, "paths"), ("export none.json --format hf", 1, "none.json"),
+        ("export frontier.json --format json", 2, "--point"), ("export best.json --format json -D 1e15", 1, "bounds"),
     ],
-)
+)  # fmt: skip
 def test_what_is_asked_wrongly(call: str, code: int, told: str, run: Run) -> None:
     failed = run(call)
     assert (failed.code, told in failed.err) == (code, True)

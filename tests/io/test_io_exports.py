@@ -261,14 +261,9 @@ def test_tokens_that_the_optimum_did_not_know_break_no_bound() -> None:
         (THREE, "megatron", {"paths": {**PATHS, "fi": "my corpus"}}, "white space"),
         (THREE, "megatron", {"paths": {**PATHS, "fi": "c.bin"}}, ".bin"),
         (THREE, "megatron", {"paths": {"en": "a", "de": "b", "fin": "c"}}, "fin"),
-        (
-            THREE,
-            "llama-factory",
-            {"paths": table(language=[*THREE], path=[*"abc"], dataset=["a,b", "c", "d"])},
-            "comma",
-        ),
+        (THREE, "llama-factory", {"paths": table(language=[*THREE], path=[*"abc"], dataset=["a,b", *"cd"])}, "comma"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_refused(mixture: Any, form: str, options: dict[str, Any], told: str) -> None:
     with pytest.raises(sm.ShapleyMixError) as caught:
         export(mixture, form, **options)

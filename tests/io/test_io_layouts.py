@@ -165,12 +165,9 @@ def folders(truth: Truth, folder: Path) -> list[Any]:
 
 
 TABLES: dict[str, Callable[[Truth, Path], list[Any]]] = {
-    "wide": wide,
-    "percent": lambda truth, folder: wide(truth, folder, 100.0),
-    "perplexities": perplexities,
-    "dictionaries": dictionaries,
-    "folders": folders,
-}
+    "wide": wide, "percent": lambda truth, folder: wide(truth, folder, 100.0), "perplexities": perplexities,
+    "dictionaries": dictionaries, "folders": folders,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", TABLES)
@@ -258,12 +255,8 @@ def test_phases_with_their_fractions() -> None:
     truth = truth_of(2)
     second = 0.5 * truth.p + 0.5 / len(truth.sources)
     columns = {
-        "run": truth.runs,
-        "params": truth.N,
-        "tokens": truth.D,
-        "phase_0_fraction": 0.75,
-        "phase_1_fraction": 0.25,
-    }
+        "run": truth.runs, "params": truth.N, "tokens": truth.D, "phase_0_fraction": 0.75, "phase_1_fraction": 0.25,
+    }  # fmt: skip
     columns |= {
         f"phase_{n}_{one}": p[:, at] for n, p in enumerate((truth.p, second)) for at, one in enumerate(truth.sources)
     }
@@ -333,11 +326,9 @@ def test_json_of_pandas_and_of_runs_with_their_checkpoints(tmp_path: Path) -> No
     ]
     columns = {name: {str(at): row[name] for at, row in enumerate(rows)} for name in frame.columns}
     texts = [
-        json.dumps(columns),
-        json.dumps(runs, indent=1),
-        "\n".join(map(json.dumps, runs)),
+        json.dumps(columns), json.dumps(runs, indent=1), "\n".join(map(json.dumps, runs)),
         json.dumps({one.pop("run"): one for one in runs}),
-    ]
+    ]  # fmt: skip
     for at, text in enumerate(texts):
         found = read(written(text, tmp_path / f"{at}.json"))
         assert found.select(frame.columns).sort("run", "D").equals(frame.sort("run", "D")), at

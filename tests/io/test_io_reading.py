@@ -135,13 +135,11 @@ def test_faults_name_the_place_where_they_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("run,N,D,p_en,loss_en\na,1M,1B,1,2\nb,1M,1B,1\n", 3),
-        ("run,N,N,p_en,loss_en\na,1M,1B,1,2\n", 1),
-        ('{"run": "a"}\n[1]\n', 2),
-        ('{"run": "a"}\n{"run" "b"}\n', 2),
+        ("run,N,D,p_en,loss_en\na,1M,1B,1,2\nb,1M,1B,1\n", 3), ("run,N,N,p_en,loss_en\na,1M,1B,1,2\n", 1),
+        ('{"run": "a"}\n[1]\n', 2), ('{"run": "a"}\n{"run" "b"}\n', 2),
         ("run,N,D,language,p,loss\na,1M,1B,en,1,2\na,1M,1B,en,1,2\n", 2),
     ],
-)
+)  # fmt: skip
 def test_a_broken_table_is_told_with_its_line(text: str, line: int, tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text(text)
     map = {"language": "language", "p": "p", "loss": "loss"} if "language" in text else {}
@@ -178,26 +176,19 @@ OWN = {"loss": {"en": "l_en"}}
 @pytest.mark.parametrize(
     ("map", "kind", "told"),
     [
-        ({"rum": "Name"}, UsageError, "run"),
-        (["run="], UsageError, "KEY=VALUE"),
-        (["run=a", "run=b"], UsageError, "twice"),
-        (["map.toml"], UsageError, "KEY=VALUE"),
-        ({"run": ["a"]}, UsageError, "list"),
-        ({"languages": "en"}, UsageError, "languages"),
-        ({"unit": "bytes"}, UsageError, "perplexity"),
-        ({"bytes_per_token": 4, **OWN}, UsageError, "bpb"),
+        ({"rum": "Name"}, UsageError, "run"), (["run="], UsageError, "KEY=VALUE"),
+        (["run=a", "run=b"], UsageError, "twice"), (["map.toml"], UsageError, "KEY=VALUE"),
+        ({"run": ["a"]}, UsageError, "list"), ({"languages": "en"}, UsageError, "languages"),
+        ({"unit": "bytes"}, UsageError, "perplexity"), ({"bytes_per_token": 4, **OWN}, UsageError, "bpb"),
         ({"unit": "bpb", "bytes_per_token": {"de": 4}, **OWN}, UsageError, "en"),
-        ({"run": "Name", **OWN}, DataError, "Name"),
-        ({"loss": "m_{lang}"}, DataError, "m_{lang}"),
-        ({"p": "p_en", **OWN}, DataError, "{lang}"),
-        ({"loss": "l_{lang}"}, DataError, "ignore=l_avg"),
+        ({"run": "Name", **OWN}, DataError, "Name"), ({"loss": "m_{lang}"}, DataError, "m_{lang}"),
+        ({"p": "p_en", **OWN}, DataError, "{lang}"), ({"loss": "l_{lang}"}, DataError, "ignore=l_avg"),
         ({"loss": "l_{lang}", "ignore": "l_avg", "D": "_step"}, DataError, "*512k"),
         ({"loss": "l_{lang}", "ignore": "l_avg", "N": "N*many"}, DataError, "N"),
         ({"loss": "l_{lang}", "languages": {"avg": "en"}}, DataError, "one name"),
-        ({"p": {"en": 0.5}, **OWN}, DataError, "ratio_unit"),
-        ({"run": "run"}, DataError, "loss"),
+        ({"p": {"en": 0.5}, **OWN}, DataError, "ratio_unit"), ({"run": "run"}, DataError, "loss"),
     ],
-)
+)  # fmt: skip
 def test_what_is_asked_wrongly(map: Any, kind: type[ShapleyMixError], told: str) -> None:
     with pytest.raises(kind) as caught:
         read(TABLE, map)
@@ -218,11 +209,9 @@ def test_a_table_that_cannot_be_joined(join: dict[str, Any]) -> None:
 
 
 SHOWN = {
-    "slashes": ("w_{lang}", "eval/loss/{lang}"),
-    "suffixes": ("{lang}_share", "{lang}_loss"),
-    "before and after": ("mix.{lang}.weight", "val_{lang}_nll"),
-    "perplexity": ("p.{lang}", "ppl/{lang}"),
-}
+    "slashes": ("w_{lang}", "eval/loss/{lang}"), "suffixes": ("{lang}_share", "{lang}_loss"),
+    "before and after": ("mix.{lang}.weight", "val_{lang}_nll"), "perplexity": ("p.{lang}", "ppl/{lang}"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -47,14 +47,12 @@ def test_what_one_rank_cannot_cover_is_refused_on_all_where_sharded(matrix: list
 
 
 REFUSED = {  # what the message says
-    "tensor hook": "parameter 'embed.weight' has a hook",
-    "static graph": "DDP with static_graph=True",
-    "own tokens": "ranks give different tokens=",
-    "divide factor": "FSDP2 has a gradient divide factor of its own",
+    "tensor hook": "parameter 'embed.weight' has a hook", "static graph": "DDP with static_graph=True",
+    "own tokens": "ranks give different tokens=", "divide factor": "FSDP2 has a gradient divide factor of its own",
     "tensor parallel": "'head.weight' is not data parallel only (mesh axes: tp)",
     "tensor parallel sharded": "is not data parallel only (mesh axes: dp, tp)",
     "half a mesh": "is sharded over 1 ranks, the tracker counts 2",
-}
+}  # fmt: skip
 SHARDED = {  # where parameters are sharded, no passes of single parameters are to be had
     "experts": "not covered: experts",
     "some experts": "not covered: experts",

@@ -124,14 +124,11 @@ def test_calls_of_a_step_divide_by_the_same_tokens(first: int | None, second: in
 @pytest.mark.parametrize(
     "numbers",
     [
-        {"lr": float("nan")},
-        {"grad_norm": float("nan"), "max_norm": 1.0},
-        {"grad_norm": -1.0, "max_norm": 1.0},
-        {"grad_norm": 1.0, "max_norm": 0.0},
-        {"max_norm": 1.0},
+        {"lr": float("nan")}, {"grad_norm": float("nan"), "max_norm": 1.0}, {"grad_norm": -1.0, "max_norm": 1.0},
+        {"grad_norm": 1.0, "max_norm": 0.0}, {"max_norm": 1.0},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_numbers_of_a_commit_are_checked(numbers: dict[str, float]) -> None:
     tracker, loss_fn = make()
     with pytest.raises(TrackerError, match="step 0: "):

@@ -41,15 +41,13 @@ def some(lang: Any = "fr", other: Any = "de") -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("inner", "rows", "expected"),
     [
-        (collate, some(), [2, 1]),
-        (collate, some(2, 1), [2, 1]),
-        (joined, some(), [[2, 2, 2, 1, 1]]),
+        (collate, some(), [2, 1]), (collate, some(2, 1), [2, 1]), (joined, some(), [[2, 2, 2, 1, 1]]),
         (collate, some(["fr", "fr", 0], np.array([1])), [[2, 2, 0], [1, 1, 1]]),
         (left, some(torch.tensor([2, 2, 0]), [1]), [[2, 2, 0], [1, 1, 1]]),
         (left, some(["fr", "fr", "en"]), [[2, 2, 0], [1, 1, 1]]),
         (joined, some(["fr", "fr", 0], ["de"]), [[2, 2, 0, 1, 1]]),
     ],
-)
+)  # fmt: skip
 def test_a_language_goes_where_its_tokens_go(inner: Any, rows: list[dict[str, Any]], expected: Any) -> None:
     batch = LanguageCollator(inner, LANGUAGES)(rows)
     assert batch["lang"].tolist() == expected
@@ -122,8 +120,6 @@ def test_validation_examples_that_cannot_be_used_are_refused(val: Any, message: 
 
 def test_labelled_tokens_are_ready_to_be_packed() -> None:
     assert label_tokens({"input_ids": [4, 5], "lang": "en", "id": 7}) == {
-        "input_ids": [4, 5],
-        "labels": [4, 5],
-        "lang": ["en", "en"],
-    }
+        "input_ids": [4, 5], "labels": [4, 5], "lang": ["en", "en"],
+    }  # fmt: skip
     assert label_tokens({"input_ids": [4], "labels": [-100], "source": 1}, "source")["labels"] == [-100]

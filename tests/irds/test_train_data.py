@@ -208,19 +208,14 @@ def test_faults_of_an_index_are_named(fault: dict[str, Any], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "content", "line"),
     [
-        ("en.txt", b"\xff\xfe bad", None),
-        ("en.txt.gz", b"not gzip", None),
+        ("en.txt", b"\xff\xfe bad", None), ("en.txt.gz", b"not gzip", None),
         ("en.txt.gz", gzip.compress(b"text" * 999, mtime=0)[:-20], None),
-        ("en.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', 2),
-        ("en.jsonl", b'{"text": "a"}\n{"text": \n', 2),
-        ("en.jsonl", rb'{"text": "\ud83d\ude00 \ud800"}', 1),
-        ("en.jsonl", b"[" * 100_000, 1),
-        ("en.jsonl", b"[1]\n", 1),
-        ("en.parquet", b"PAR1", None),
-        ("en.npy", b"no array", None),
+        ("en.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', 2), ("en.jsonl", b'{"text": "a"}\n{"text": \n', 2),
+        ("en.jsonl", rb'{"text": "\ud83d\ude00 \ud800"}', 1), ("en.jsonl", b"[" * 100_000, 1),
+        ("en.jsonl", b"[1]\n", 1), ("en.parquet", b"PAR1", None), ("en.npy", b"no array", None),
         ("en.bin", b"\0\0", None),
     ],
-)
+)  # fmt: skip
 def test_faults_of_files_are_named(tmp_path: Path, name: str, content: bytes, line: int | None) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
@@ -250,17 +245,14 @@ def _large(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "more", "kind"),
     [
-        (_few, {}, DataError),
-        (_twice, {}, DataError),
-        (_number, {}, DataError),
-        (_large, {}, UsageError),
+        (_few, {}, DataError), (_twice, {}, DataError), (_number, {}, DataError), (_large, {}, UsageError),
         (lambda folder: None, {}, UsageError),
         (lambda folder: write(folder / "en.txt"), {"languages": "en,fr"}, UsageError),
         (lambda folder: write(folder / "en.txt"), {"languages": "en,en"}, UsageError),
         (lambda folder: write(folder / "en.txt"), {"tokenizer": "absent.json"}, DataError),
         (lambda folder: write(folder / "en.txt"), {"corpus": "absent"}, UsageError),
     ],
-)
+)  # fmt: skip
 def test_faults_of_a_corpus_are_named(
     made: Callable[[Path], None], more: dict[str, Any], kind: type[ShapleyMixError], tmp_path: Path
 ) -> None:

@@ -41,13 +41,10 @@ def loop() -> dict[str, Any]:
         return torch.nn.functional.cross_entropy(model(x).transpose(1, 2), y, reduction="none").sum(-1)
 
     return {
-        "model": model,
-        "loss_fn": loss_fn,
-        "optimizer": torch.optim.AdamW(model.parameters(), 1e-2),
-        "schedule": lambda step: 1e-2,
-        "validation": {"en": some(16), "de": some(16)},
+        "model": model, "loss_fn": loss_fn, "optimizer": torch.optim.AdamW(model.parameters(), 1e-2),
+        "schedule": lambda step: 1e-2, "validation": {"en": some(16), "de": some(16)},
         "batches": [(*some(6), torch.arange(6) % 2) for _ in range(40)],
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("page", [README, LOOP], ids=["README", "your-loop"])

@@ -97,13 +97,11 @@ def test_measuring_and_accumulating_do_not_change_the_run(whole: Path, tmp_path:
 @pytest.mark.parametrize(
     "more",
     [
-        ["--compile", "--recompute", "--irds-every", "auto"],
-        ["--precision", "bf16"],
-        ["--irds-fresh", "--batch", "12", "--val-share", "0"],
-        ["--irds-fresh", "--batch", "12", "--micro-batch", "5"],
+        ["--compile", "--recompute", "--irds-every", "auto"], ["--precision", "bf16"],
+        ["--irds-fresh", "--batch", "12", "--val-share", "0"], ["--irds-fresh", "--batch", "12", "--micro-batch", "5"],
     ],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_options_of_training_work_with_irds(more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))  # kernels: test_irds_models
     assert train(tmp_path / "run", *more) == 0
@@ -291,15 +289,11 @@ def test_another_mixture_in_the_same_file_does_not_continue_a_run(tmp_path: Path
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        (["--mixture", "toy_a=1"], 2),
-        (["--mixture", "toy_a=.5,x=.5"], 2),
-        (["--languages", "en,de"], 2),
-        (["--corpus", ""], 2),
-        ([*SHORT, "--irds-fresh"], 2),
-        (["--vocab", "9"], 2),
+        (["--mixture", "toy_a=1"], 2), (["--mixture", "toy_a=.5,x=.5"], 2), (["--languages", "en,de"], 2),
+        (["--corpus", ""], 2), ([*SHORT, "--irds-fresh"], 2), (["--vocab", "9"], 2),
         (["--lr", "1e9", "--clip", "1e30", "--warmup", "0", "--no-irds"], 1),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_trained_is_refused(
     more: list[str], code: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,30 +36,19 @@ lr = 1
     )
     given = read_toml(str(tmp_path / "c.toml"))
     assert given == {
-        "languages": "en,de",
-        "mixture": "en=0.75,de=0.25",
-        "tokens": "1M",
-        "batch": 16,
-        "val_share": 0.1,
-        "eval_untrained": True,
-        "lr": 1.0,
-    }
+        "languages": "en,de", "mixture": "en=0.75,de=0.25", "tokens": "1M", "batch": 16, "val_share": 0.1,
+        "eval_untrained": True, "lr": 1.0,
+    }  # fmt: skip
     assert isinstance(given["lr"], float)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "bath = 3",
-        "batch = '3'",
-        "batch = 3.5",
-        "batch = true",
-        "irds = 1",
-        "lr = [1]",
-        "batch = 3\n[run]\nbatch = 4",
+        "bath = 3", "batch = '3'", "batch = 3.5", "batch = true", "irds = 1", "lr = [1]", "batch = 3\n[run]\nbatch = 4",
         "batch =",
     ],
-)
+)  # fmt: skip
 def test_a_file_that_cannot_be_meant_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text(text)
@@ -71,27 +60,16 @@ def test_a_file_that_cannot_be_meant_is_refused(text: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"batch": 0}, "--batch"),
-        ({"lr": 0.0}, "--lr"),
-        ({"lr": float("nan")}, "--lr"),
-        ({"clip": float("inf")}, "--clip"),
-        ({"warmup": 1.5}, "--warmup"),
-        ({"seed": 2**63}, "--seed"),
-        ({"parallel": "tp"}, "--parallel"),
-        ({"irds_every": "0"}, "--irds-every"),
-        ({"irds_every": "often"}, "--irds-every"),
-        ({"val_share": 0.0}, "--val-share"),
-        ({"val_share": 0.6, "test_share": 0.4}, "--val-share"),
-        ({"test_share": 0.0}, "--test-share"),
-        ({"tokens": "2000"}, "--tokens"),
-        ({"tokens": "many"}, "many"),
-        ({"eval_at": "100"}, "--eval-at"),
-        ({"eval_at": "2M"}, "--eval-at"),
-        ({"toy_size": "big"}, "big"),
-        ({"model": "huge"}, "huge"),
+        ({"batch": 0}, "--batch"), ({"lr": 0.0}, "--lr"), ({"lr": float("nan")}, "--lr"),
+        ({"clip": float("inf")}, "--clip"), ({"warmup": 1.5}, "--warmup"), ({"seed": 2**63}, "--seed"),
+        ({"parallel": "tp"}, "--parallel"), ({"irds_every": "0"}, "--irds-every"),
+        ({"irds_every": "often"}, "--irds-every"), ({"val_share": 0.0}, "--val-share"),
+        ({"val_share": 0.6, "test_share": 0.4}, "--val-share"), ({"test_share": 0.0}, "--test-share"),
+        ({"tokens": "2000"}, "--tokens"), ({"tokens": "many"}, "many"), ({"eval_at": "100"}, "--eval-at"),
+        ({"eval_at": "2M"}, "--eval-at"), ({"toy_size": "big"}, "big"), ({"model": "huge"}, "huge"),
         ({"hidden": 31}, "--hidden"),
     ],
-)
+)  # fmt: skip
 def test_settings_out_of_range_are_refused_by_name(given: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError) as caught:
         TrainingSettings(**given)

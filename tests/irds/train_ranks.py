@@ -19,13 +19,10 @@ from shapleymix_irds.train.loop import Run  # noqa: E402
 from tests.irds.training import QUICK  # noqa: E402
 
 RUNS = {
-    "pair": (),
-    "killed": (),
-    "fsdp": ("--parallel", "fsdp", "--micro-batch", "2"),
-    "hsdp": ("--parallel", "hsdp", "--shard-size", "1", "--recompute"),
-    "stopped": ("--parallel", "fsdp"),
+    "pair": (), "killed": (), "fsdp": ("--parallel", "fsdp", "--micro-batch", "2"),
+    "hsdp": ("--parallel", "hsdp", "--shard-size", "1", "--recompute"), "stopped": ("--parallel", "fsdp"),
     "refused": ("--micro-batch", "1"),
-}
+}  # fmt: skip
 STRUCK = {"killed": (signal.SIGKILL, 6), "stopped": (signal.SIGTERM, 5)}
 
 

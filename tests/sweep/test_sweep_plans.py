@@ -158,15 +158,13 @@ WRONG = {
     "unclosed": ({"command": "train 'unclosed"}, "words"),
     "no folder": ({"command": "train {mixture} {N} {seed}"}, "{out}"),
     "unknown": ({"command": COMMAND + " {mixtur}"}, "{mixtur}"),
-    "format": ({"command": COMMAND + " {N:.2f}"}, "{N:.2f}"),
-    "source": ({"command": COMMAND + " {p_xx}"}, "{p_xx}"),
+    "format": ({"command": COMMAND + " {N:.2f}"}, "{N:.2f}"), "source": ({"command": COMMAND + " {p_xx}"}, "{p_xx}"),
     "seeds alike": ({"command": COMMAND.replace("{seed}", "0")}, "{seed}"),
     "sizes alike": ({"command": COMMAND.replace("{N}", "0")}, "{N}"),
     "mixtures alike": ({"command": COMMAND.replace("{mixture}", "0")}, "{mixture}"),
-    "no model": ({"command": COMMAND + " {model}"}, "{model}"),
-    "nothing": ({"seeds": ()}, "nothing"),
+    "no model": ({"command": COMMAND + " {model}"}, "{model}"), "nothing": ({"seeds": ()}, "nothing"),
     "no tokens": ({"D": 0}, "at least 1"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -208,16 +206,11 @@ def test_the_same_plan_gives_the_same_bytes_and_is_read_back(tmp_path: Path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"mixture": {"en": 0.5, "de": 0.5}},
-        {"D": 2_000_000},
-        {"seed": 7},
-        {"command": ["train", "--fast"]},
-        {"id": "0" * 16},
-        {"index": 5},
-        {"N": None},
+        {"mixture": {"en": 0.5, "de": 0.5}}, {"D": 2_000_000}, {"seed": 7}, {"command": ["train", "--fast"]},
+        {"id": "0" * 16}, {"index": 5}, {"N": None},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_plan_that_was_edited_is_refused_by_line(tmp_path: Path, change: dict[str, object]):
     path = tmp_path / "plan.jsonl"
     small().write(path)

@@ -68,14 +68,11 @@ def test_a_program_that_is_not_there_fails_and_a_whole_log_counts_whatever_the_e
     ("here", "words", "seen", "idle"),
     [
         ("0", "--gpus 0,1,2,3", {"0", "1", "2", "3"}, ""),
-        ("0", "--gpus 0,1,2,3 --gpus-per-run 2 --jobs 4", {"0,1", "2,3"}, ""),
-        ("0", "--gpus 4 --jobs 3", {"4"}, ""),
-        ("7", "--jobs 4", {"7"}, ""),
-        ("5, 6,GPU-9", "", {"5", "6", "GPU-9"}, ""),
-        ("5,6,7", "--jobs 2", {"5", "6"}, "idle GPUs: 7 "),
-        ("5,6,7", "--gpus-per-run 2", {"5,6"}, "idle GPUs: 7 "),
+        ("0", "--gpus 0,1,2,3 --gpus-per-run 2 --jobs 4", {"0,1", "2,3"}, ""), ("0", "--gpus 4 --jobs 3", {"4"}, ""),
+        ("7", "--jobs 4", {"7"}, ""), ("5, 6,GPU-9", "", {"5", "6", "GPU-9"}, ""),
+        ("5,6,7", "--jobs 2", {"5", "6"}, "idle GPUs: 7 "), ("5,6,7", "--gpus-per-run 2", {"5,6"}, "idle GPUs: 7 "),
     ],
-)
+)  # fmt: skip
 def test_gpus_are_given_out_in_turn_and_what_idles_is_said(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, words: str, seen: set[str], idle: str
 ):

@@ -96,17 +96,12 @@ def test_the_shares_that_a_run_read_are_kept_and_a_difference_is_said(run: Run, 
 
 
 WRONG = {
-    "no log": None,
-    "different mixture": GOOD.replace(",1,0,", ",0.5,0.5,"),
+    "no log": None, "different mixture": GOOD.replace(",1,0,", ",0.5,0.5,"),
     "different source": GOOD.replace("p_b", "p_c").replace(",1,0,", ",0.9,0.1,"),
-    "stopped early": GOOD.rsplit("x,1000,2000", 1)[0],
-    "too long": GOOD.replace("2000", "9000"),
-    "N and D swapped": GOOD.replace("N,D", "D,N"),
-    "no loss": GOOD.replace("2,4\n", ",\n"),
-    "not finite": GOOD.replace("2,4\n", "nan,4\n"),
-    "empty": "",
-    "half": "run,N,D,p_a",
-}
+    "stopped early": GOOD.rsplit("x,1000,2000", 1)[0], "too long": GOOD.replace("2000", "9000"),
+    "N and D swapped": GOOD.replace("N,D", "D,N"), "no loss": GOOD.replace("2,4\n", ",\n"),
+    "not finite": GOOD.replace("2,4\n", "nan,4\n"), "empty": "", "half": "run,N,D,p_a",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)

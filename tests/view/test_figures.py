@@ -24,16 +24,13 @@ def records(real_fit: sm.Fit, mixture: sm.Mixture, fixtures: Path) -> dict[str, 
     log = fixtures / "multilingual5_runs.csv"
     matrix = sm.shapley_values(fixtures / "multilingual5_coalitions.csv")
     return {
-        "agreement": (matrix, matrix),
-        "compare": (sm.compare(log, ["effective-data", "chinchilla"], folds=3),),
+        "agreement": (matrix, matrix), "compare": (sm.compare(log, ["effective-data", "chinchilla"], folds=3),),
         "design": (sm.design(4, log),),
-        "downstream": (sm.calibrate_scores(log, fixtures / "multilingual5_scores.csv"),),
-        "fit": (real_fit, log),
+        "downstream": (sm.calibrate_scores(log, fixtures / "multilingual5_scores.csv"),), "fit": (real_fit, log),
         "frontier": (sm.frontier(real_fit, 97_600, "2M", "en:rest", points=4),),
-        "learning-curve": (sm.learning_curve(log, "chinchilla", folds=3),),
-        "mixture": (mixture,),
+        "learning-curve": (sm.learning_curve(log, "chinchilla", folds=3),), "mixture": (mixture,),
         "transfer": (matrix, matrix),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -124,14 +124,9 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "pull": {"anchor": "en=.4,de=.2,fr=.1,zh=.2,ja=.1", "kl": 0.05, "languages": LANGUAGES, "max_epochs": 2},
     "begun": {"after": "en=.6,de=.1,fr=.1,zh=.1,ja=.1", "trained": "1M", "caps": {"en": 0.5}},
     "all": {
-        "objective": "worst",
-        "groups": "en+zh>=.3",
-        "near": "uniform",
-        "within": 0.5,
-        "anchor": "uniform",
-        "kl": 0.02,
+        "objective": "worst", "groups": "en+zh>=.3", "near": "uniform", "within": 0.5, "anchor": "uniform", "kl": 0.02,
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
