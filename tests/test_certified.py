@@ -190,8 +190,7 @@ def assert_best_for_scores(shape: tuple[str, float, float], in_parts: bool, keyw
     fit, supply = (fitted_in_parts(new=True), SUPPLY_IN_PARTS) if in_parts and supplied else (fit, {})
     question = problem(fit, *budget, **asked, **supply, **(KEPT if "keep_within" in keywords else {}))
     found = question.solve()
-    assert found.measure == "error"
-    assert found.weights_origin == "unweighted"
+    assert (found.measure, found.weights_origin) == ("error", "unweighted")
     assert question.within.violation(found.p) <= 1e-9
     p = rivals(question, found.p)
     values = question.goal.of(question.surface.of_law(p)) + [question.goal.penalty(one) for one in p]

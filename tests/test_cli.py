@@ -127,8 +127,7 @@ def test_version_and_no_arguments(run: Run) -> None:
 )  # fmt: skip
 def test_what_is_wrong_is_one_error(run: Run, line: str, code: int) -> None:
     shown, told = run(line), run(f"{line} --json")
-    assert (shown.code, told.code) == (code, code)
-    assert shown.out == ""
+    assert ((shown.code, told.code), shown.out) == ((code, code), "")
     assert shown.err.splitlines()[-1].startswith(("error: ", "  hint: "))
     error = told.document["error"]
     assert error["message"]
@@ -228,8 +227,7 @@ def test_calibrated_values_are_nats_when_they_are_read_again(run: Run) -> None:
     raw, calibrated = run("transfer example/irds_raw.csv"), run("transfer example/irds_raw.csv --calibrate -o cal.csv")
     assert "in nats" not in raw.out
     again = run("transfer cal.csv")
-    assert again.err == ""
-    assert again.out == calibrated.out
+    assert (again.err, again.out) == ("", calibrated.out)
     assert "in nats" in again.out
 
 

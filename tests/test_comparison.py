@@ -67,8 +67,7 @@ def test_scores_are_those_of_fits_that_never_saw_the_fold(noisy, law):
     error = np.abs(predicted - log.loss).sum(axis=0) / log.loss.sum(axis=0)
     np.testing.assert_allclose(table.entries[0].scores.PE, error, rtol=1e-4)
     np.testing.assert_array_equal(table.entries[0].scores.rows, 40)
-    assert table.design == "4-fold cross-validation grouped by mixture"
-    assert table.rows == 40
+    assert (table.design, table.rows) == ("4-fold cross-validation grouped by mixture", 40)
 
 
 def test_the_true_law_wins_and_the_probabilities_say_so(noisy):
@@ -169,8 +168,7 @@ def test_leaving_the_largest_size_out(sizes, held):
     predicted = found.predict(log.p[aside], log.N[aside], log.D[aside]).losses
     error = np.abs(predicted - log.loss[aside]).sum(axis=0) / log.loss[aside].sum(axis=0)
     np.testing.assert_allclose(table.entries[0].scores.PE, error, rtol=1e-5)
-    assert table.rows == aside.sum()
-    assert table.design == "largest size left out (N = 5e+08)"
+    assert (table.rows, table.design) == (aside.sum(), "largest size left out (N = 5e+08)")
 
 
 def test_one_mixture_held_out_tells_no_standard_error(noisy):

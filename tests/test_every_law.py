@@ -42,8 +42,7 @@ def stack(laws: list[Law]) -> Law:
 @EVERY
 def test_declares_what_a_reader_and_the_fitter_need(name):
     law = LAWS[name]
-    assert law.name == name
-    assert law.kind == f"law/{name}"
+    assert (law.name, law.kind) == (name, f"law/{name}")
     assert law.__doc__
     assert law.reference
     assert law.assumption

@@ -48,8 +48,7 @@ def test_of_two_bounds_on_a_ratio_the_tighter_holds(keywords, lower, upper):
 
 def test_each_bound_says_where_it_comes_from():
     found = bounds(caps="en=0.3", available="de=10B", fix="fi=0.1", min_tokens="zh=1B", unseen=("zh",))
-    assert found.cap_origin == (GIVEN, TOKENS, FIXED, UNSEEN)
-    assert found.floor_origin == ("", "", FIXED, TOKENS)
+    assert (found.cap_origin, found.floor_origin) == ((GIVEN, TOKENS, FIXED, UNSEEN), ("", "", FIXED, TOKENS))
 
 
 @pytest.mark.parametrize(

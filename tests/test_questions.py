@@ -114,8 +114,7 @@ def test_two_tokenizers_are_refused_at_the_first_row_that_differs(log, tmp_path)
     for logs, name, line in (([tmp_path / "one.csv", tmp_path / "two.csv"], "two.csv", 2), ([mixed], None, 21)):
         with pytest.raises(DataError) as caught:
             fit(logs, "additive", **FAST)
-        assert caught.value.location.column == "tokenizer"
-        assert caught.value.location.line == line
+        assert (caught.value.location.column, caught.value.location.line) == ("tokenizer", line)
         assert name is None or str(caught.value.location.file).endswith(name)
     with pytest.raises(DataError) as caught:
         read_runs(tmp_path / "mixed.csv")

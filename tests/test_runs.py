@@ -52,8 +52,7 @@ def test_written_and_read_back_to_the_last_bit(ending, log, tmp_path_factory):
     write_runs(log, path)
     again = read_runs(path, losses="optional")
     assert same_rows(log, again)
-    assert again.notices == ()
-    assert again.digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (again.notices, again.digest) == ((), hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 @settings(deadline=None)
@@ -84,8 +83,7 @@ def test_every_published_log_is_read(shared_data):
             log = read_runs(path)
             shapes[path.stem] = (len(log), len(log.sources), len(log.targets))
             assert log.p[log.trained].sum(axis=1) == pytest.approx(1.0 if log.sources else 0.0)
-    assert shapes["regmix_1m_train"] == (512, 17, 13)
-    assert shapes["chinchilla_245"] == (245, 0, 1)
+    assert (shapes["regmix_1m_train"], shapes["chinchilla_245"]) == ((512, 17, 13), (245, 0, 1))
     assert shapes["dmsl_slimpajama_122m"] == (594, 7, 8)
 
 
@@ -105,18 +103,15 @@ def test_sizes_and_untrained_models():
         "run": ["a", "u", "v"], "N": ["243M", 5e5, "1k"], "D": ["1B", 0, "0"], "p_x": ["1", "", 0], "loss": [1, 2, ""],
     }  # fmt: skip
     log = read_runs(table)
-    assert log.N.tolist() == [243e6, 5e5, 1000]
-    assert log.trained.tolist() == [True, False, False]
-    assert log.p.tolist() == [[1], [0], [0]]
-    assert log.measured.ravel().tolist() == [True, True, False]
+    assert (log.N.tolist(), log.trained.tolist()) == ([243e6, 5e5, 1000], [True, False, False])
+    assert (log.p.tolist(), log.measured.ravel().tolist()) == ([[1], [0], [0]], [True, True, False])
     assert log.mixture_keys == ((10000,), (0,), (0,))
 
 
 def test_tokens_of_each_source_instead_of_ratios():
     table = {"run": ["a", "u"], "N": [1e6] * 2, "tokens_x": ["5M", 0], "tokens_y": ["15M", ""], "loss": [1, 1]}
     log = read_runs(table)
-    assert log.p.tolist() == [[0.25, 0.75], [0, 0]]
-    assert log.D.tolist() == [20e6, 0]
+    assert (log.p.tolist(), log.D.tolist()) == ([[0.25, 0.75], [0, 0]], [20e6, 0])
     assert read_runs(table | {"D": [20.05e6, ""]}).D.tolist() == [20.05e6, 0]
     with pytest.raises(DataError, match="the tokens_ columns sum to 2e"):
         read_runs(table | {"D": [21e6, 0]})

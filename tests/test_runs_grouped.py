@@ -61,8 +61,7 @@ def test_noise_in_the_last_bits_does_not_part_a_mixture():
     table = {"run": [f"{k}" for k in range(8)], "N": [1e6] * 8, "D": [1e7] * 8, "loss": [1.0] * 8}
     both = np.vstack([halves, nudged])
     log = read_runs(table | {"p_x": both[:, 0], "p_y": both[:, 1]})
-    assert log.mixture_keys[:4] == log.mixture_keys[4:]
-    assert len(set(log.groups.tolist())) == 4
+    assert (log.mixture_keys[:4], len(set(log.groups.tolist()))) == (log.mixture_keys[4:], 4)
 
 
 def test_a_log_without_ratios_groups_by_run():
@@ -74,8 +73,7 @@ def test_several_logs_as_one(fixtures):
     game, runs = (read_runs(fixtures / f"multilingual5_{name}.csv") for name in ("coalitions", "runs"))
     turned = runs.align(runs.sources[::-1], runs.targets[::-1])
     both = concat([game, turned])
-    assert len(both) == len(game) + len(runs)
-    assert both.sources == game.sources
+    assert (len(both), both.sources) == (len(game) + len(runs), game.sources)
     assert same_rows(both.select(np.arange(len(game), len(both))), runs)
     assert same_rows(both, read_runs([fixtures / "multilingual5_coalitions.csv", fixtures / "multilingual5_runs.csv"]))
     assert both.digest not in (game.digest, runs.digest)
@@ -105,6 +103,5 @@ def test_a_row_in_two_logs_is_refused_and_a_clash_of_ids_resolved(tmp_path):
 def test_weights_and_splits_of_several_logs_are_filled():
     table = {"run": ["a"], "N": [1e6], "D": [1e7], "loss": [1]}
     both = concat([read_runs(table | {"weight": [2], "split": ["held-out"]}), read_runs(table | {"run": ["b"]})])
-    assert both.weight.tolist() == [2, 1]
-    assert both.split == ("held-out", "fit")
+    assert (both.weight.tolist(), both.split) == ([2, 1], ("held-out", "fit"))
     assert both.seed is None

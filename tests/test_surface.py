@@ -193,8 +193,7 @@ def test_noise_is_recovered():
     found = Noise.of(held, held, held, np.arange(rows), cells)
     np.testing.assert_allclose(found.scale, size, rtol=0.1)
     assert found.shared == pytest.approx(0.36 * 0.75, abs=0.06)
-    assert found.common == pytest.approx(0.25, abs=0.06)
-    assert found.runs == pytest.approx(rows, rel=0.01)
+    assert (found.common, found.runs) == (pytest.approx(0.25, abs=0.06), pytest.approx(rows, rel=0.01))
     half = Noise.of(2 * held, 2 * held, held, np.arange(rows), cells)
     np.testing.assert_allclose(half.scale, size * np.sqrt(2), rtol=0.1)  # between what is left and what is missed
     assert Noise.of(np.full((3, 2), np.nan), *np.zeros((2, 3, 2)), np.arange(3), np.arange(3)) is None

@@ -60,8 +60,7 @@ def test_faults_of_one_kind_are_one_sentence_and_others_come_by_line(tmp_path):
     path = tmp_path / "runs.csv"
     path.write_text("\n".join([HEADER, *(f"r{row},x,1B,1,0,2,2,1,fit" for row in range(30))]))
     error = refused(read_runs, path)
-    assert places(error) == [(row + 2, "N") for row in range(30)]
-    assert str(error).count(" [N]") == 2
+    assert (places(error), str(error).count(" [N]")) == ([(row + 2, "N") for row in range(30)], 2)
     assert "29 more" in str(error)
     assert f"{path}:31" in str(error)
     assert error.faults[0].value == "x"
@@ -143,9 +142,7 @@ def test_one_table_in_every_form_reads_alike(tmp_path):
         *(tmp_path / f"a.{ending}" for ending in ("csv", "csv.gz", "parquet", "jsonl")),
     ):
         log = read_runs(table)
-        assert log.runs == ("1", "2")
-        assert log.N.tolist() == [243e6, 1.1e9]
-        assert log.p.tolist() == [[1.0], [0.0]]
+        assert (log.runs, log.N.tolist(), log.p.tolist()) == (("1", "2"), [243e6, 1.1e9], [[1.0], [0.0]])
         assert log.measured.tolist() == [[True], [False]]
 
 
@@ -172,8 +169,7 @@ def test_a_languages_table_is_read_and_aligned(tmp_path):
     path = tmp_path / "languages.csv"
     path.write_text("language,family,available_tokens,weight,max_epochs,note\nen,west,5T,1,,x\nfi,,20B,2,4,y\n")
     table = read_languages(path)
-    assert table.names == ("en", "fi")
-    assert table.family == ("west", None)
+    assert (table.names, table.family) == (("en", "fi"), ("west", None))
     assert table.available_tokens.tolist() == [5e12, 20e9]
     assert [np.isnan(value) for value in table.max_epochs] == [True, False]
     assert table.notices
@@ -227,8 +223,7 @@ def test_amounts_that_are_none_are_refused(given):
 
 def test_ratios_pairs_and_whole_numbers():
     assert [words.parse_ratio(text) for text in ("40%", ".4", 1 + 1e-13)] == [0.4, 0.4, 1.0]
-    assert words.ratio_number("250%") == 2.5
-    assert parse_pairs("en=5T", parse_size, "tokens") == {"en": 5e12}
+    assert (words.ratio_number("250%"), parse_pairs("en=5T", parse_size, "tokens")) == (2.5, {"en": 5e12})
     assert words.parse_whole(3, "count") == 3
     for wrong in (True, 2.0, "2", -1, None):
         refused(words.parse_whole, wrong, "count", kind=UsageError)

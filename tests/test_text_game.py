@@ -97,8 +97,7 @@ def test_values_are_means_over_all_orders_of_players() -> None:
             value[player] += (earned(turns[: place + 1]) - earned(turns[:place])) / 6
     np.testing.assert_allclose(matrix.sv, value, atol=2e-5)
     np.testing.assert_allclose(np.sum(matrix.sv, axis=0), earned((0, 1, 2)), atol=2e-5)  # efficiency
-    assert matrix.provenance["from"] == "text"
-    assert matrix.provenance["method"] == "exact"
+    assert (matrix.provenance["from"], matrix.provenance["method"]) == ("text", "exact")
     assert matrix.provenance["tokens"].keys() == set(NAMES)
 
 
@@ -229,8 +228,7 @@ def test_the_first_mixture_has_a_name(tmp_path: Path, run: Run) -> None:
     assert sm.read_transfer(matrix).provenance["order"] == 0
     assert run("shapley", "--text", tmp_path, *words, "-o", matrix, "--force").code == 0
     read = sm.read_transfer(matrix)
-    assert read.sources == ("en", "ja")
-    assert read.provenance["D"] == 5_000
+    assert (read.sources, read.provenance["D"]) == (("en", "ja"), 5_000)
     again = run("shapley", "--text", tmp_path, *words, "--json").document
     np.testing.assert_array_equal(again["sv"], read.sv)
 

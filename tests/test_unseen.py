@@ -72,8 +72,7 @@ def test_checkpoints_of_one_mixture_are_one_mixture():
     log = log_with("learned-base", first(6, 0.25))
     same = np.where((np.arange(ROWS) < 6)[:, None], log.p[0], log.p)
     found = sm.fit(replace(log, p=same), "learned-base", **FAST)
-    assert list(found.thin) == ["zh"]
-    assert found.coverage.mixtures[:, ZH].tolist() == [1] * 4
+    assert (list(found.thin), found.coverage.mixtures[:, ZH].tolist()) == (["zh"], [1] * 4)
     assert any("zh" in text for text in found.warnings)
 
 

@@ -63,8 +63,7 @@ def test_documents_drawn_by_the_weights_make_the_shares_of_tokens(given: list[tu
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_has_the_epochs_the_tokens_and_no_zeros(form: str) -> None:
     found = export({**THREE, "zh": 0.0}, form, paths=SUPPLY, D="1B")
-    assert found.blend.p == THREE
-    assert found.blend.epochs == pytest.approx({"en": 1.25, "de": 0.3, "fi": 2.0})
+    assert (found.blend.p, found.blend.epochs) == (THREE, pytest.approx({"en": 1.25, "de": 0.3, "fi": 2.0}))
     assert math.fsum(one.weight for one in found.blend.streams) == 1.0
     assert "zh" not in found.text
     expected = np.array([0.5 / 800, 0.3 / 400, 0.2 / 200] if form in DOCUMENTS else [0.5, 0.3, 0.2])
@@ -333,8 +332,7 @@ def test_the_module_for_torchtitan_takes_the_loader_that_is_there(grain: bool, m
     mixed = told["dataset"]["datasets"]
     assert [one["weight"] for one in mixed] == [0.5, 0.3, 0.2]
     corpora = [one["dataset"]["dataset"] for one in mixed]  # each packed, then mixed: weights count sequences
-    assert corpora[1] == "registered"
-    assert corpora[0]["source"] == {"path": "d/en", "split": "train"}
+    assert (corpora[1], corpora[0]["source"]) == ("registered", {"path": "d/en", "split": "train"})
 
 
 @pytest.mark.parametrize(("tokens", "length", "told"), [(1e9, None, True), (1.02e9, None, False), (1.02e9, 2e7, True)])

@@ -24,8 +24,7 @@ from shapleymix.tables.transfer import read_transfer  # noqa: E402
 def test_one_step_of_each_block_is_evaluated() -> None:
     schedule = Schedule(7, seed=3)
     chosen = [step for step in range(700) if schedule.evaluates(step)]
-    assert [step // 7 for step in chosen] == list(range(100))
-    assert len({step % 7 for step in chosen}) == 7
+    assert ([step // 7 for step in chosen], len({step % 7 for step in chosen})) == (list(range(100)), 7)
     assert chosen != [step for step in range(700) if Schedule(7, seed=4).evaluates(step)]
     assert all(Schedule(1).evaluates(step) for step in range(5))
 

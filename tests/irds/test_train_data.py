@@ -85,8 +85,7 @@ def flat(stream: Stream) -> np.ndarray:
 def test_formats_give_the_same_documents(name: str, tmp_path: Path) -> None:
     found = read_file(write(tmp_path / name), "text", BYTES, None)
     expected = "".join(f"{text}\0" for text in DOCUMENTS).encode()
-    assert bytes(found.tokens) == expected
-    assert found.place.tolist() == [text_place(text) for text in DOCUMENTS]
+    assert (bytes(found.tokens), found.place.tolist()) == (expected, [text_place(text) for text in DOCUMENTS])
     assert open_corpus(options(tmp_path)).fingerprint == _plain_fingerprint(tmp_path)
 
 
@@ -115,8 +114,7 @@ def test_windows_walk_over_the_documents_end_to_end(tmp_path: Path) -> None:
     expected = b"".join(f"{text}\0".encode() for text in DOCUMENTS if text_place(text) >= 0.4)
     assert stream.tokens == len(expected)
     assert bytes(flat(stream).astype(np.uint8)) == expected[: stream.windows * 16 + 1]
-    assert len(spread(stream, 5)) == 5
-    assert spread(stream, 10**6).tolist() == list(range(stream.windows))
+    assert (len(spread(stream, 5)), spread(stream, 10**6).tolist()) == (5, list(range(stream.windows)))
 
 
 def test_the_fingerprint_is_of_the_documents(tmp_path: Path) -> None:

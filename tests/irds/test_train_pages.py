@@ -52,8 +52,7 @@ def test_the_lines_for_ones_own_loop_run(page: Path, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     exec(block(page, "python"), loop())
     matrix = read_transfer(tmp_path / "sv.csv")
-    assert matrix.sources == ("en", "de")
-    assert matrix.provenance["evaluations"] == 4
+    assert (matrix.sources, matrix.provenance["evaluations"]) == (("en", "de"), 4)
 
 
 def test_the_lines_that_watch_and_follow_run() -> None:

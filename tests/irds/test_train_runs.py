@@ -50,8 +50,7 @@ def copy(whole: Path, tmp_path: Path) -> Path:
 def test_a_run_writes_rows_that_the_core_reads(whole: Path) -> None:
     log = read_runs(whole / "runs.csv")
     step = 7 * 32
-    assert log.D.tolist() == [0, 4 * step, STEPS * step]
-    assert (log.sources, log.targets) == (TOY, TOY)
+    assert (log.D.tolist(), (log.sources, log.targets)) == ([0, 4 * step, STEPS * step], (TOY, TOY))
     assert log.N.tolist() == [4 * 16**2 + 3 * 16 * 24 + 2 * 16 + 16] * 3
     assert np.allclose(log.p[1:], 1 / 3)
     assert np.allclose(log.loss[0], math.log(256), atol=0.05)

@@ -95,8 +95,7 @@ def test_a_run_is_named_by_what_decides_its_results_and_its_text() -> None:
         return TrainingSettings(**given).resolved(("a", "b"), "a=.5,b=.5", corpus).run
 
     assert name() == name(out="elsewhere", keep=1, log_every=3, toy_languages=2)
-    assert len({name(), name(seed=1), name(corpus="y"), name(lr=1e-3)}) == 4
-    assert name(run="mine") == "mine"
+    assert (len({name(), name(seed=1), name(corpus="y"), name(lr=1e-3)}), name(run="mine")) == (4, "mine")
 
 
 def test_evaluations_are_at_the_nearest_steps_and_at_the_end() -> None:

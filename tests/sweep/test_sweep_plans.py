@@ -252,8 +252,7 @@ def test_listed_mixtures_become_a_grid_of_runs(run: Run, fixtures: Path):
     words = ("-N", "tiny=23712,mini=97600", "-D", "1M,2M", "--seeds", "0,1", "--corpus", "t", "-o", "g.jsonl")
     assert run("plan", "grid", "mix.csv", *words).code == 0
     plan = read_plan("g.jsonl")
-    assert len(plan) == len(table) * 2 * 2 * 2
-    assert {one.name for one in plan.runs} == set(table.names)
+    assert (len(plan), {one.name for one in plan.runs}) == (len(table) * 2 * 2 * 2, set(table.names))
     assert run("plan", "grid", "mix.csv", *words[:3], "1M,1.2M", *words[4:-1], "h.jsonl").code == 2  # as one D
 
 

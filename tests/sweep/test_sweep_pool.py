@@ -46,8 +46,7 @@ def test_a_plan_is_trained_once_and_collected(run: Run, tmp_path: Path):
 def test_runs_that_fail_are_named_with_their_reasons(run: Run, tmp_path: Path):
     plan = game_plan(tmp_path, "--fail 9", sources=THREE)
     found = run("launch plan.jsonl --retries 1 --json")
-    assert (found.code, len(found.document["failed"])) == (1, 7)
-    assert counts(plan, "starts") == [2] * 7
+    assert ((found.code, len(found.document["failed"])), counts(plan, "starts")) == ((1, 7), [2] * 7)
     assert found.document["failed"][0]["reason"] == "exit code 3: out of memory"
     assert "out of memory" in found.err, "it is said when it happens"
 
@@ -79,8 +78,7 @@ def test_gpus_are_given_out_in_turn_and_what_idles_is_said(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", here)
     plan = game_plan(tmp_path, "--sleep 0.5", sources=THREE)
     found = run(f"launch plan.jsonl {words}")
-    assert found.code == 0
-    assert ("idle" in found.err, idle in found.err) == (bool(idle), True)
+    assert (found.code, ("idle" in found.err, idle in found.err)) == (0, (bool(idle), True))
     files = [plan.place(index) / "out" / "starts" for index in range(len(plan))]
     assert {path.read_text().split()[1] for path in files} == seen
     with pytest.raises(UsageError):
@@ -127,8 +125,7 @@ def test_ctrl_c_ends_the_programs_and_launching_again_resumes(tmp_path: Path, la
     wait_for(lambda: len(programs(plan)) == 2)
     first.send_signal(signal.SIGINT)
     out, err = first.communicate(timeout=30)
-    assert (first.returncode, out, "Traceback" in err) == (130, "", False)
-    assert programs(plan) == []
+    assert ((first.returncode, out, "Traceback" in err), programs(plan)) == ((130, "", False), [])
     assert state_of(plan).failures == {}, "a stop is no failure"
     again = launcher("--jobs", 3)
     assert again.wait(timeout=60) == 0
@@ -172,8 +169,7 @@ def test_two_launchers_share_a_plan(tmp_path: Path, launcher: Launcher):
     plan = game_plan(tmp_path, "--sleep 0.3", sources=THREE)
     both = [launcher("--jobs", 2, "--json") for _ in range(2)]
     told = [json.loads(one.communicate(timeout=120)[0]) for one in both]
-    assert counts(plan, "starts") == [1] * 7
-    assert sum(one["trained"] for one in told) == 7
+    assert (counts(plan, "starts"), sum(one["trained"] for one in told)) == ([1] * 7, 7)
     assert [one["finished"] for one in told] == [7, 7]
 
 

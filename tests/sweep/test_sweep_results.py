@@ -37,8 +37,7 @@ def leave(plan: Plan, index: int, text: str, name: str = "runs.csv") -> None:
 def test_checkpoints_and_the_untrained_model_are_rows_of_their_run(plan: Plan):
     leave(plan, 0, GOOD)
     log, name = collect([state_of(plan)]), plan.runs[0].label
-    assert log.runs == (f"{name}-untrained", name, name)
-    assert log.D.tolist() == [0, 1000, 2000]
+    assert (log.runs, log.D.tolist()) == ((f"{name}-untrained", name, name), [0, 1000, 2000])
     np.testing.assert_array_equal(log.loss, [[5, 6], [3, 4], [2, 4]])
     np.testing.assert_array_equal(log.p, [[0, 0], [1, 0], [1, 0]])
     assert log.seed == ("0",) * 3

@@ -112,8 +112,7 @@ def test_arrays_have_a_thousand_tasks_at_most_and_options_are_handed_on(
     grid(coalitions(("a",)), 1000, 2000, seeds=range(2300), command=command).write(tmp_path / "plan.jsonl")
     options = slurm.parse_options(["partition=gpu,time=1:30:00,nodelist=a,b", "requeue=true,cpus-per-task=4"])
     jobs = slurm.submit(read_plan(tmp_path / "plan.jsonl"), range(2300), jobs=30, options=options)
-    assert (asked, len(set(jobs))) == ([1000, 1000, 300], 2300)
-    assert told["slurm_array_parallelism"] == 30
+    assert ((asked, len(set(jobs))), told["slurm_array_parallelism"]) == (([1000, 1000, 300], 2300), 30)
     wanted = {"partition": "gpu", "time": "1:30:00", "nodelist": "a,b", "requeue": True, "cpus_per_task": "4"}
     assert told["slurm_additional_parameters"] == wanted
 

@@ -40,8 +40,7 @@ def test_every_figure_is_the_same_each_time_and_says_what_it_shows(name: str, re
     assert first == again
     assert first == anew
     title = ElementTree.fromstring(first).find(f"{SVG}title")
-    assert title.text == one.caption
-    assert len({len(column) for column in one.columns().values()}) == 1
+    assert (title.text, len({len(column) for column in one.columns().values()})) == (one.caption, 1)
 
 
 def test_figures_are_saved_by_the_name_and_never_over_another_file(mixture, tmp_path: Path):
