@@ -57,20 +57,17 @@ def imported(name: str, *, late: bool) -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.parametrize("name", [name for name in modules() if name.startswith("shapleymix.")])
-def test_the_core_imports_upwards_only(name: str) -> None:
-    own = WINGS.index(name.split(".")[1])
-    for other in imported(name, late=False):
-        if other.startswith("shapleymix.") and other in modules():
-            assert WINGS.index(other.split(".")[1]) <= own, f"{name} imports {other}"
+def test_the_core_imports_upwards_only_and_adapters_know_it_alone() -> None:
     heavy = {"torch", "click", "rich", "matplotlib", *PACKAGES} - {"shapleymix"}
-    assert not {other.split(".")[0] for other in imported(name, late=True)} & heavy
-
-
-@pytest.mark.parametrize("name", [name for name in modules() if not name.startswith("shapleymix.")])
-def test_adapters_know_the_core_alone(name: str) -> None:
-    own = name.split(".")[0]
-    assert {other.split(".")[0] for other in imported(name, late=True)} & set(PACKAGES) <= OURS[own], name
+    for name in modules():
+        tops = {other.split(".")[0] for other in imported(name, late=True)}
+        if not name.startswith("shapleymix."):
+            assert tops & set(PACKAGES) <= OURS[name.split(".")[0]], name
+            continue
+        assert not tops & heavy, name
+        for other in imported(name, late=False):
+            if other.startswith("shapleymix.") and other in modules():
+                assert WINGS.index(other.split(".")[1]) <= WINGS.index(name.split(".")[1]), f"{name} imports {other}"
 
 
 def test_no_module_needs_itself() -> None:

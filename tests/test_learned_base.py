@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated import FAST
 
 import shapleymix as sm
 from shapleymix.fitting.fit import Fit
@@ -48,7 +49,7 @@ def test_a_matrix_is_believed_where_it_helps_and_does_little_harm_where_not(told
         p = rng.dirichlet(np.full(K, 0.5), 112)
         log = log_of(p, np.where(np.eye(K) > 0, 1.5, u), rng)
         few, rest = log.select(np.arange(runs)), log.select(np.arange(runs, 112))
-        errors.append([error(sm.fit(few, "learned-base", sv, bootstrap=0), rest) for sv in (given, None)])
+        errors.append([error(sm.fit(few, "learned-base", sv, **FAST), rest) for sv in (given, None)])
     with_matrix, without = np.mean(errors, axis=0)
     assert with_matrix < most * without
 
@@ -56,7 +57,7 @@ def test_a_matrix_is_believed_where_it_helps_and_does_little_harm_where_not(told
 def test_without_a_matrix_nothing_is_tried_for_it():
     rng = np.random.default_rng(4)
     log = log_of(rng.dirichlet(np.full(K, 0.5), 12), np.eye(K), rng)
-    assert not np.any(sm.fit(log, "learned-base", bootstrap=0).law.nsv)
+    assert not np.any(sm.fit(log, "learned-base", **FAST).law.nsv)
 
 
 def test_a_target_of_one_loss_has_no_held_out_error_and_no_say():
@@ -92,7 +93,7 @@ def test_a_symbol_without_any_effect_trades_with_no_other():
     u = rng.uniform(0.5, 1.0, (2, 2))
     loss = 2.5 * (1 + p**0.45 @ (u / GAMMA)) ** -GAMMA
     columns = {"N": [1e7] * 60, "D": [1e9] * 60, "p_en": p[:, 0], "p_de": p[:, 1], "loss_code": loss[:, 0]}
-    found = sm.fit(sm.read_runs({"run": [f"r{row}" for row in range(60)], **columns}), "learned-base", bootstrap=0)
+    found = sm.fit(sm.read_runs({"run": [f"r{row}" for row in range(60)], **columns}), "learned-base", **FAST)
     assert found.stopped == ()
 
 
@@ -118,7 +119,7 @@ def test_parts_of_a_language_are_its_own_data_and_act_alike_until_runs_say_other
         p = rng.dirichlet(np.full(6, 0.6), 100)
         nested = nested_log(p, alike, rng)
         apart = replace(nested, sources=tuple(name.replace("/", "-") for name in nested.sources))
-        fits = [sm.fit(log.select(np.arange(10)), "learned-base", bootstrap=0) for log in (nested, apart)]
+        fits = [sm.fit(log.select(np.arange(10)), "learned-base", **FAST) for log in (nested, apart)]
         errors.append([error(found, nested.select(np.arange(10, 100))) for found in fits])
     with_parents, without = np.mean(errors, axis=0)
     assert with_parents < most * without

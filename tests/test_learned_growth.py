@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated import FAST
 
 import shapleymix as sm
 from shapleymix.fitting.symbols import Levels, draw_untold
@@ -96,7 +97,7 @@ def test_growth_is_found_where_it_is_and_not_where_it_is_not():
     grows = law_of(5).swap(eta=np.full(M, 0.25), zeta=np.full(M, 0.6)).rescale(2e6, 1e8)
     level = grows.swap(eta=np.zeros(M), zeta=np.zeros(M))
     for true, close in ((grows, 0.017), (level, 0.006)):
-        found = sm.fit(log_of(true, N, D, 0), "learned-base", bootstrap=0).law
+        found = sm.fit(log_of(true, N, D, 0), "learned-base", **FAST).law
         np.testing.assert_allclose(gained(found, N, D), gained(true, N, D), atol=close)
     assert gained(grows, N, D)[1].min() > 0.05
 
@@ -109,7 +110,7 @@ def test_a_larger_size_is_predicted_better_where_own_data_gain_with_size():
     for seed in range(3):
         log = log_of(grows, N, D, seed)
         large = log.N.max() == log.N
-        found, rest = sm.fit(log.select(~large), "learned-base", bootstrap=0).law, log.select(large)
+        found, rest = sm.fit(log.select(~large), "learned-base", **FAST).law, log.select(large)
         level = found.swap(eta=np.zeros(M), zeta=np.zeros(M))
         with_growth, without = (
             np.abs(np.log(law.losses(rest.p, rest.N, rest.D) / rest.loss)).mean() for law in (found, level)
@@ -138,7 +139,7 @@ def test_one_budget_tells_no_growth_and_replicates_draw_it():
 def test_a_log_of_one_budget_holds_growth_at_nothing():
     rows = 30
     log = log_of(law_of(8).rescale(1e6, 1e8), np.full(rows, 2e6), np.full(rows, 3e8), 2)
-    found = sm.fit(log, "learned-base", bootstrap=0, folds=0)
+    found = sm.fit(log, "learned-base", **FAST)
     assert not found.law.eta.any()
     assert not found.law.zeta.any()
     np.testing.assert_allclose(found.law.first_N, 2e6)
@@ -205,7 +206,7 @@ def test_a_column_that_no_run_holds_changes_no_prediction():
     N, D = budgets(18)
     log = log_of(law_of(10).rescale(2e6, 1e8), N, D, 3)
     wider = replace(log, p=np.column_stack([log.p, np.zeros(len(log))]), sources=(*log.sources, "xx"))
-    one, other = (sm.fit(each, "learned-base", bootstrap=0, folds=0).law for each in (log, wider))
+    one, other = (sm.fit(each, "learned-base", **FAST).law for each in (log, wider))
     np.testing.assert_allclose(other.even, 1 / M)
     p = thin_mixtures(M)
     far = (np.full(len(p), 1e9), np.full(len(p), 1e12))

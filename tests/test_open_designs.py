@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from simulated import FAST
 
 import shapleymix as sm
 from shapleymix.errors import DataError, SolveError
@@ -133,10 +134,10 @@ def test_units_are_told_of_rows() -> None:
         sm.read_runs(log.with_columns(D=pl.when(pl.col("N") > 1e8).then(pl.col("D") / 1e9).otherwise("D")))
     assert len(caught.value.faults) == RUNS
     bits = pl.col("run").is_in(["0-0", "0-1", "0-2"])
-    losses = [pl.when(bits).then(pl.col(f"loss_{name}") / np.log(2)).otherwise(f"loss_{name}") for name in SOURCES]
-    found = sm.fit(log.with_columns(*(one.alias(f"loss_{name}") for one, name in zip(losses, SOURCES, strict=True))))
+    losses = pl.col([f"loss_{name}" for name in SOURCES])
+    found = sm.fit(log.with_columns(pl.when(bits).then(losses / np.log(2)).otherwise(losses)), **FAST)
     assert any(all(run in text for run in ("0-0", "0-1", "0-2")) for text in found.caveats)
-    assert not sm.fit(log, bootstrap=0).caveats
+    assert not sm.fit(log, **FAST).caveats
 
 
 @pytest.mark.parametrize(("column", "factor"), [("N", 1e-3), ("loss", 1 / np.log(2))])
@@ -145,7 +146,7 @@ def test_a_whole_size_in_other_units_is_told(column: str, factor: float) -> None
     log = log_of("2 sizes", 0)
     names = [f"loss_{name}" for name in SOURCES] if column == "loss" else [column]
     large = pl.col("N") == log["N"].max()
-    found = sm.fit(log.with_columns(pl.when(large).then(pl.col(names) * factor).otherwise(pl.col(names))))
+    found = sm.fit(log.with_columns(pl.when(large).then(pl.col(names) * factor).otherwise(pl.col(names))), **FAST)
     assert found.caveats
 
 

@@ -4,14 +4,13 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from cli_tools import Run
 from shapleymix_sweep.grids import DEFAULT
 from shapleymix_sweep.plans import read_plan
-from sweep_tools import start
+from sweep_tools import start, wait_for
 
 import shapleymix as sm
 
@@ -33,9 +32,7 @@ def test_a_game_is_trained_killed_resumed_and_solved(run: Run, tmp_path: Path):
     plan = read_plan(path)
     launcher = start("launch", path, "--jobs", 1)
     first = tmp_path / "game-sweep" / plan.runs[0].id / "out" / "checkpoints"
-    end = time.monotonic() + 120
-    while not first.is_dir() and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for(first.is_dir, 120)
     launcher.send_signal(signal.SIGINT)
     launcher.communicate(timeout=120)
     assert launcher.returncode == 130
