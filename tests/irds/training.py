@@ -29,7 +29,7 @@ def train(out: Path, *more: str) -> int:
 def start(out: Path) -> BaseProcess:
     """Start a run in a process of its own, a fork of one that has imported PyTorch for all of them."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch.distributed.fsdp"])
+    context.set_forkserver_preload(["scipy.optimize", "scipy.stats", "polars", "torch.distributed.fsdp"])
     run = context.Process(target=_run, args=(out,))
     run.start()
     return run
