@@ -131,8 +131,7 @@ class Turned(Decoder):
     """A layer below the blocks is not covered."""
 
     def __init__(self) -> None:
-        super().__init__(layers=0)
-        self.blocks.append(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH)))
+        super().__init__(layers=1)
         self.odd = nn.Parameter(torch.randn(WIDTH, WIDTH))
 
     def forward(self, ids: Tensor) -> Tensor:
