@@ -1,5 +1,7 @@
 """The frame of the command line: options, help, errors, files, the project file, streams."""
 
+from __future__ import annotations  # as commands have them
+
 import inspect
 import json
 import os

@@ -43,8 +43,8 @@ def test_a_game_is_trained_killed_resumed_and_solved(run: Run, tmp_path: Path):
     assert (log.D == 0).sum() == 1, "all runs of one seed begin as the same model"
     values = sm.shapley_values(log)
     assert values.sv.shape == (2, 2)
-    for run in plan.runs:
-        metrics = (tmp_path / "game-sweep" / run.id / "out" / "metrics.jsonl").read_text().splitlines()
+    for one in plan.runs:
+        metrics = (tmp_path / "game-sweep" / one.id / "out" / "metrics.jsonl").read_text().splitlines()
         steps = [json.loads(line)["step"] for line in metrics]
         assert len(steps) == len(set(steps)), "no step is twice"
     assert os.path.getsize(tmp_path / "game-sweep" / plan.runs[0].id / "log.txt") > 0
