@@ -138,7 +138,7 @@ def test_predictions_are_the_laws_times_the_plain_process(law: str, what: str, f
         fit, extra = sm.like(fit, "zh/new=zh"), 0.5 * p[:, 3:4]
         p = np.hstack([p - extra * (np.arange(5) == 3), extra])
     surface = fit.at(log.N[0], log.D[0])
-    lacking = np.zeros((len(p), 5), dtype=bool) if fit.absent is None else fit.absent.entries(p)
+    lacking = fit.is_other_regime(p)
     for part, rows in ((fit, ~lacking), (fit.absent, lacking)):
         for j in range(5) if part is not None else ():
             one = replace(part.residual, p=part.residual.p[:, :5])

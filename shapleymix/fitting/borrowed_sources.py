@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shapleymix.display import short
+from shapleymix.display import field_names, short
 from shapleymix.errors import UsageError, caution, did_you_mean
 from shapleymix.fitting.fit import Fit
+from shapleymix.fitting.one_law import LawFit
 from shapleymix.fitting.settings import SEED
 from shapleymix.game.text import text_shapley
 from shapleymix.laws import BlackBox, Law, Parameter
@@ -119,10 +120,8 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
         residual = replace(residual, alike=alike)
     coverage, absent = replace(coverage, alike={**coverage.alike, new: known}), fit.absent
     if absent is not None:  # what tells mixtures without a target's own language knows the source, too
-        parts = ("law", "replicates", "coverage", "residual")
-        absent_parts = {name: getattr(absent, name) for name in parts}
-        whole = _with(replace(fit, absent=None, **absent_parts), new, known, text, rng)
-        absent = replace(absent, **{name: getattr(whole, name) for name in parts})
+        whole = _with(replace(fit, absent=None, **vars(absent)), new, known, text, rng)
+        absent = LawFit(**{name: getattr(whole, name) for name in field_names(LawFit)})
     changed = {"law": law, "replicates": replicates, "coverage": coverage, "repetition": repetition, "absent": absent}
     return replace(fit, sources=sources, residual=residual, jumps=jumps, **changed)
 

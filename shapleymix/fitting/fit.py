@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Unpack
 
 import numpy as np
@@ -13,23 +13,22 @@ from numpy.typing import ArrayLike
 from shapleymix.display import Columns, Tabular, short
 from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
-from shapleymix.fitting.coverage import Coverage, Extrapolation
+from shapleymix.fitting.coverage import Extrapolation
 from shapleymix.fitting.evidence import TRACE, Logs, is_finished, one_log, own_source, traceless
 from shapleymix.fitting.held_out import Scores, choose_law, score
 from shapleymix.fitting.jumps import Jumps
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
-from shapleymix.fitting.one_law import find_noise, find_residual, fit_other_form, score_fit
+from shapleymix.fitting.one_law import LawFit, fit_other_form, score_fit
 from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Names, Points, Prediction, points_of
-from shapleymix.fitting.regimes import NoOwnData, RegimeSplit, fit_regimes, part_regimes
-from shapleymix.fitting.repetition import ParameterRow, Repetition, limits_of_points, warnings_of_repetition
-from shapleymix.fitting.residual import Residual
+from shapleymix.fitting.regimes import RegimeSplit, fit_regimes, part_regimes
+from shapleymix.fitting.repetition import ParameterRow, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, study_of
 from shapleymix.fitting.surface import SAMPLES, LawAtBudget, LossSource, Score, Surface, recenter, widen, with_score
 from shapleymix.fitting.symbols import sort_held
 from shapleymix.laws import Law
 from shapleymix.laws.core import Chinchilla, CoreLaw, Kaplan, models_harm
-from shapleymix.records import BoolArray, FloatArray, Record
+from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.statistics import interval_ends, ranks_of
 from shapleymix.tables.languages import LanguagesSpec, Unit, harm_map, languages_of, paths_of, tokens_at_hand, unit_of
 from shapleymix.tables.mixtures import epochs_of
@@ -41,7 +40,7 @@ ONE_MIXTURE = "all runs have one mixture, so the fit knows N and D alone: to tel
 
 
 @dataclass(frozen=True)
-class Fit(Tabular, Record):
+class Fit(Tabular, LawFit):
     """A fitted law with everything that a reader of its numbers should know.
 
     Attributes
@@ -64,9 +63,13 @@ class Fit(Tabular, Record):
         What was left out, and what the user should check.
     provenance : dict
         Inputs and settings from which the fit can be made again.
-    repetition, absent : Repetition and NoOwnData, optional
-        What repeated tokens are worth and the harm that they do (None for a law that has no place for them), and what
-        tells the losses of mixtures without a target's own language, where the log shows that these are another regime.
+    repetition : Repetition, optional
+        What repeated tokens are worth and the harm that they do; None for a law that has no place for them.
+    absent : LawFit, optional
+        The law fitted to all runs, which tells the losses of mixtures without a target's own language, where the log
+        shows that these are another regime.
+    own : int array (K,)
+        Each target's own source, without which its loss is of that regime; -1 where there is nothing to tell apart.
     knobs : dict of str to array (K,)
         What cross-validation chose of what the law believes before any run: each of its `knobs`, for every target.
     noise : Noise, optional
@@ -82,29 +85,21 @@ class Fit(Tabular, Record):
     """
 
     kind = "fit"
-    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K"}
+    axes: ClassVar[Mapping[str, str]] = {"sources": "M", "targets": "K", "own": "K"}
 
-    law: Law
-    replicates: Law | None
     sources: tuple[str, ...]
     targets: tuple[str, ...]
-    stopped: tuple[str, ...]
-    held: tuple[str, ...]
     fitted_scores: Scores
     held_out: Scores | None
-    residual: Residual
-    coverage: Coverage
     rows: int
     notices: tuple[str, ...]
     provenance: dict[str, Json]
-    repetition: Repetition | None = None
-    absent: NoOwnData | None = None
-    knobs: dict[str, FloatArray] = field(default_factory=dict)
-    noise: Noise | None = None
-    other_form: Kaplan | None = None
-    caveats: tuple[str, ...] = ()
-    parents: dict[str, str] = field(default_factory=dict)
-    jumps: Jumps | None = None
+    absent: LawFit | None
+    own: IntArray
+    other_form: Kaplan | None
+    caveats: tuple[str, ...]
+    parents: dict[str, str]
+    jumps: Jumps | None
 
     def columns(self) -> Columns:
         """One row per fitted symbol, with its interval."""
@@ -263,13 +258,11 @@ class Fit(Tabular, Record):
             with np.errstate(invalid="ignore", divide="ignore"):
                 factor = known.with_own.of_law(middle) / np.median(draws.losses(middle), axis=0)
             draws = draws.scale_losses(np.where(np.isfinite(factor), factor, 1.0))
-        own, edge, absent = np.full(len(self.targets), -1), np.zeros(len(self.targets)), None
-        if self.absent is not None and known.without is not None:
-            own, absent = self.absent.own, known.without.pieces
-            least = self.coverage.p_range[np.arange(len(own)), own, 0]
-            edge = np.where(own >= 0, np.maximum(least, TRACE), 0.0)
+        absent, edge = None if known.without is None else known.without.pieces, np.zeros(len(self.own))
+        apart = np.flatnonzero(self.own >= 0)
+        edge[apart] = np.maximum(self.coverage.p_range[apart, self.own[apart], 0], TRACE)
         supply = np.full(len(self.sources), np.nan) if available is None else np.asarray(available, dtype=np.float64)
-        found = Surface(self.sources, self.targets, N, D, "loss", supply, pieces, draws, own, edge, absent, known)
+        found = Surface(self.sources, self.targets, N, D, "loss", supply, pieces, draws, self.own, edge, absent, known)
         return found if score is None else with_score(found, score)
 
     def missing_from_intervals(self) -> tuple[str, ...]:
@@ -287,7 +280,9 @@ class Fit(Tabular, Record):
 
     def is_other_regime(self, p: FloatArray) -> BoolArray:
         """Which losses (R, K) of mixtures (R, M) are of the other regime, if there is one."""
-        return np.zeros((len(p), len(self.targets)), dtype=bool) if self.absent is None else self.absent.entries(p)
+        if self.absent is None:
+            return np.zeros((len(p), len(self.own)), dtype=bool)
+        return (self.own >= 0) & (p[:, self.own] < TRACE)
 
     def is_untold(self, p: FloatArray) -> BoolArray:
         """Losses (R, K) that nothing tells: of mixtures (R, M) without the target's own source, where a filter on own
@@ -308,14 +303,22 @@ class Fit(Tabular, Record):
         """
         place, found = self.locate(p, N, D), list[str]()
         of_repeats = warnings_of_repetition(self.repetition, p, unique, D, self.sources, names)
-        if untold := np.flatnonzero(np.any(self.is_untold(p), axis=0)).tolist():
-            who = short([self.targets[j] for j in untold])
+        if who := self._name_targets(self.is_untold(p)):
             found.append(f"no prediction for {who} without any of it: every fitted run had some")
         found += place.lacking(losses)
         if self.repetition is not None and models_harm(type(self.law)):
             found += self.repetition.much_harm(p, unique, N, D, self.paths, self.targets)
-        found += [*place.beyond(), *(() if self.absent is None else self.absent.warnings(self.targets, p)), *of_repeats]
+        found += place.beyond()
+        if who := self._name_targets(place.foreign):
+            where = f"where a mixture has none of a target's own language (here {who})"
+            found.append(f"{where}, its loss is that of a fit to all runs")
+        found += of_repeats
         return (*found, *(() if self.replicates is None and self.noise is None else self.missing_from_intervals()))
+
+    def _name_targets(self, off: BoolArray) -> str:
+        """The targets with some loss in a mask (R, K); empty if there is none."""
+        names = [self.targets[j] for j in np.flatnonzero(np.any(off, axis=0)).tolist()]
+        return short(names) if names else ""
 
     def parameters(self, level: float = LEVEL) -> list[ParameterRow]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol, but those held at zero.
@@ -366,7 +369,7 @@ class FitLosses(LossSource):
         harmed = harm_map(fit.paths, fit.targets)
         twins = fit.coverage.twins(fit.sources, fit.paths, fit.targets)
 
-        def regime(part: Fit | NoOwnData) -> LawAtBudget:
+        def regime(part: LawFit) -> LawAtBudget:
             own = part.law, part.replicates
             return LawAtBudget(*own, N, D, supply, symbols, drawn, harmed, part.residual, twins, fit.jumps)
 
@@ -426,7 +429,7 @@ class FitLosses(LossSource):
         """What unit noise (..., 1 + 2K) makes of the log losses (..., K) of one mixture."""
         absent, own = self.fit.absent, noise.scale
         if absent is not None and absent.noise is not None:
-            own = np.where(absent.entries(p[None])[0], np.maximum(absent.noise.scale, own), own)
+            own = np.where(self.fit.is_other_regime(p[None])[0], np.maximum(absent.noise.scale, own), own)
         return noise.of_targets(unit, own, self._form_errors()[0])
 
     def _form_errors(self) -> FloatArray:
@@ -578,16 +581,13 @@ def fit_of(parts: RegimeSplit, law: type[Law], progress: Progress | None = None)
         If the runs are too few for the law.
     """
     study, point, absent = fit_regimes(parts, law, progress)
-    log, inputs, residual = study.log, study.inputs, find_residual(study, point, study.evidence.judged)
-    fitted_scores, held_out, odd = score_fit(study, point, residual)
+    log, inputs, apart = study.log, study.inputs, parts.lacking.any(axis=0) & (absent is not None)
+    fitted_scores, held_out, odd = score_fit(study, point)
     found = Fit(
-        law=point.law, replicates=point.replicates, sources=inputs.sources, targets=inputs.targets,
-        stopped=point.stopped, held=point.held, residual=residual, coverage=point.coverage,
-        repetition=point.repetition, absent=absent, fitted_scores=fitted_scores, held_out=held_out,
-        rows=int(point.used.any(axis=1).sum()),
-        notices=(*log.notices, *study.evidence.notices_of(law), *point.notes, *odd),
-        provenance=study.provenance(law), knobs=dict(point.knobs),
-        noise=find_noise(study, point, study.evidence.judged), parents=dict(log.parents),
+        **vars(point.known), sources=inputs.sources, targets=inputs.targets,
+        fitted_scores=fitted_scores, held_out=held_out, rows=int(point.used.any(axis=1).sum()),
+        notices=(*log.notices, *study.evidence.notices_of(law), *point.notes, *odd), provenance=study.provenance(law),
+        absent=absent, own=np.where(apart, own_source(log.paths, log.targets), -1), parents=dict(log.parents),
         other_form=fit_other_form(study, point),
         caveats=tuple(text for text, repeated in odd.items() if repeated),
         jumps=study.evidence.jumps_beside(law),

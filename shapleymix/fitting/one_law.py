@@ -5,8 +5,7 @@ Legend: R rows, K targets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -26,49 +25,78 @@ from shapleymix.fitting.symbols import draw_untold, levels
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import ABSURD
 from shapleymix.laws.core import CoreLaw, Kaplan
-from shapleymix.records import BoolArray, FloatArray
+from shapleymix.records import BoolArray, FloatArray, Record
 
 LEVELS = 3
 """Of N, and of D, without which runs tell no form."""
 
 
 @dataclass(frozen=True)
-class LawFit:
-    """A fitted law, its replicates, what is to be said of it, what it covers, and the losses (R, K) that it used."""
+class LawFit(Record):
+    """A law fitted to losses, and how these lie about it; a `Fit` is one, and says what each field is."""
+
+    kind = "fit/law"
 
     law: Law
     replicates: Law | None
     stopped: tuple[str, ...]
     held: tuple[str, ...]
-    notes: tuple[str, ...]
     coverage: Coverage
-    used: BoolArray
     repetition: Repetition | None
-    held_out: HeldOut | None = None
-    knobs: Mapping[str, FloatArray] = field(default_factory=dict)
+    knobs: dict[str, FloatArray]
+    residual: Residual
+    noise: Noise | None
 
 
-def fit_learner(study: Study, law: type[BlackBox]) -> LawFit:
+@dataclass(frozen=True)
+class StudyFit:
+    """One law fitted to one study: what a fit keeps, and what judges it.
+
+    Attributes
+    ----------
+    known : LawFit
+        What a fit keeps.
+    fitted : array (R, K)
+        The law's losses on the rows of the study.
+    used : bool array (R, K)
+        The losses that it was fitted to and answers for.
+    notes : tuple of str
+        What is to be said of it.
+    held_out : HeldOut, optional
+        What fits that did not see a row say of it.
+    """
+
+    known: LawFit
+    fitted: FloatArray
+    used: BoolArray
+    notes: tuple[str, ...]
+    held_out: HeldOut | None
+
+
+def fit_learner(study: Study, law: type[BlackBox], wanted: BoolArray) -> StudyFit:
     """A black box."""
     log, seen = study.log, study.evidence.observations(law, study.inputs)
     found = teach(law, log, seen, study.seed)
     used = (seen.weight > 0) & study.evidence.final[:, None]
     coverage = coverage_of(log, used, study.untrained)
     repetition = Repetition.of(study.evidence, law, study.seed, study.evidence.usual, None)
-    return LawFit(found, None, (), (), ("a black box has no bootstrap replicates",), coverage, used, repetition)
+    fitted = predict_rows(study, found, repetition)
+    residual = find_residual(study, law, fitted, wanted)
+    known = LawFit(found, None, (), (), coverage, repetition, {}, residual, None)
+    return StudyFit(known, fitted, used, ("a black box has no bootstrap replicates",), None)
 
 
-def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawFit:
+def fit_symbols(study: Study, law: type[Law], wanted: BoolArray, progress: Progress | None) -> StudyFit:
     """A parametric law with its replicates."""
     log, evidence, settings = study.log, study.evidence, study.settings
     problem = Estimation.of(law, evidence, study.inputs, settings)
     require_runs(problem, evidence, np.ones(len(log), dtype=bool))
     every, stage, held_out = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
-    knobs: Mapping[str, FloatArray] = {}
+    knobs: dict[str, FloatArray] = {}
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
         masks = study.choosing_folds()
         best = tune_beliefs(problem, every[0], masks, stage)
-        problem, held_out, knobs = best.problem, HeldOut.of(study, law, best.losses, masks), best.knobs
+        problem, held_out, knobs = best.problem, HeldOut.of(study, law, best.losses, masks), dict(best.knobs)
         found = estimate(problem, every, None, best.start)
     else:
         found = estimate(problem, every, stage)
@@ -83,7 +111,10 @@ def fit_symbols(study: Study, law: type[Law], progress: Progress | None) -> LawF
     stopped = tuple(np.array(study.inputs.targets)[~found.converged[0]].tolist())
     held, point = tuple(problem.packing.fixed), found.law.map(lambda known, value: value[0])
     repetition = Repetition.of(evidence, law, study.seed, found.repeated[0], drawn_symbols)
-    return LawFit(point, replicates, stopped, held, _thin(law, evidence), coverage, used, repetition, held_out, knobs)
+    fitted = predict_rows(study, point, repetition)
+    residual = find_residual(study, law, fitted, wanted)
+    known = LawFit(point, replicates, stopped, held, coverage, repetition, knobs, residual, None)
+    return StudyFit(known, fitted, used, _thin(law, evidence), held_out)
 
 
 def _stage(progress: Progress | None, name: str) -> Stage:
@@ -100,16 +131,21 @@ def _thin(law: type[Law], evidence: Evidence) -> tuple[str, ...]:
     return (f"{mixtures} mixtures for {sources} sources: to learn transfer takes {3 * sources}, better {5 * sources}",)
 
 
-def fit_law(study: Study, law: type[Law], progress: Progress | None) -> LawFit:
-    """A law fitted to a study, with its held-out predictions where there can be any."""
-    point = fit_learner(study, law) if issubclass(law, BlackBox) else fit_symbols(study, law, progress)
-    if point.held_out is not None and min(study.settings.folds, study.mixtures) == min(CHOOSING, study.mixtures):
-        return point  # what choosing beliefs predicted of held-out rows
-    held_out, notes = cross_validate(study, law)
-    return replace(point, held_out=held_out, notes=(*notes, *point.notes))
+def fit_law(study: Study, law: type[Law], wanted: BoolArray, progress: Progress | None) -> StudyFit:
+    """A law fitted to a study, with its held-out predictions where there can be any.
+
+    The `wanted` losses (R, K), of finished runs, say what it misses of mixtures and how runs scatter about it.
+    """
+    wanted = wanted & study.evidence.final[:, None]
+    point = fit_learner(study, law, wanted) if issubclass(law, BlackBox) else fit_symbols(study, law, wanted, progress)
+    # choosing beliefs predicts held-out rows, too
+    if point.held_out is None or min(study.settings.folds, study.mixtures) != min(CHOOSING, study.mixtures):
+        held_out, notes = cross_validate(study, law)
+        point = replace(point, held_out=held_out, notes=(*notes, *point.notes))
+    return replace(point, known=replace(point.known, noise=find_noise(study, point, wanted)))
 
 
-def score_fit(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, Scores | None, dict[str, bool]]:
+def score_fit(study: Study, point: StudyFit) -> tuple[Scores, Scores | None, dict[str, bool]]:
     """Scores of a fitted law on fitted and on held-out losses of its study, and questions to its log.
 
     Raises
@@ -117,50 +153,48 @@ def score_fit(study: Study, point: LawFit, residual: Residual) -> tuple[Scores, 
     FitError
         If the law gives no loss where one was measured.
     """
-    log, targets, held_out, fitted = study.log, study.inputs.targets, point.held_out, predict_rows(study, point)
-    refuse(point.law.name, fitted, point.used & ~((fitted > 0) & (fitted < ABSURD)), log)
+    log, targets, held_out, fitted = study.log, study.inputs.targets, point.held_out, point.fitted
+    law, residual = point.known.law, point.known.residual
+    refuse(law.name, fitted, point.used & ~((fitted > 0) & (fitted < ABSURD)), log)
     seen = np.where(study.evidence.judged, log.loss, np.nan)
     scores = None if held_out is None else score(targets, seen, held_out.losses)
     left = np.log(seen / (fitted if held_out is None else held_out.law))
-    knows_mixtures = "mixture" in point.law.needs or not log.sources
+    knows_mixtures = "mixture" in law.needs or not log.sources
     odd = questions_of(log, take_logs(log.loss, fitted, point.used), left, study.seed, knows_mixtures=knows_mixtures)
     return score(targets, seen, fitted * np.exp(residual.mean(log.p))), scores, odd
 
 
-def find_residual(study: Study, point: LawFit, wanted: BoolArray) -> Residual:
-    """What a fitted law misses of mixtures, by the wanted losses (R, K)."""
-    wanted = wanted & study.evidence.final[:, None]
-    left = find_missed(type(point.law), study.log, predict_rows(study, point), wanted)
-    return Residual.of(study.log, left, study.evidence.weight)
+def find_residual(study: Study, law: type[Law], fitted: FloatArray, wanted: BoolArray) -> Residual:
+    """What a law misses of mixtures, by its fitted losses (R, K) where they are wanted."""
+    return Residual.of(study.log, find_missed(law, study.log, fitted, wanted), study.evidence.weight)
 
 
-def find_noise(study: Study, point: LawFit, wanted: BoolArray) -> Noise | None:
+def find_noise(study: Study, point: StudyFit, wanted: BoolArray) -> Noise | None:
     """How the wanted held-out losses (R, K) scatter about a fitted law; None without any."""
     if point.held_out is None:
         return None
-    log, wanted = study.log, wanted & study.evidence.final[:, None]
-    found = point.held_out.law, predict_rows(study, point), point.held_out.losses
+    log, found = study.log, (point.held_out.law, point.fitted, point.held_out.losses)
     alone, fitted, corrected = (take_logs(log.loss, one, wanted) for one in found)
-    fitted = alone if point.replicates is None else fitted
+    fitted = alone if point.known.replicates is None else fitted
     return Noise.of(corrected / point.held_out.spread, alone, fitted, log.groups, cells_of(log))
 
 
-def fit_other_form(study: Study, point: LawFit) -> Kaplan | None:
+def fit_other_form(study: Study, point: StudyFit) -> Kaplan | None:
     """`kaplan` fitted to a law's own curve in N and D, with what runs say of it; None where they tell no form."""
-    log, law = study.log, point.law
+    log, law = study.log, point.known.law
     few = (len(levels(one[rows])) < LEVELS for rows in point.used.T for one in (log.N, log.D))
-    if not isinstance(law, CoreLaw) or point.coverage.together or any(few):
+    if not isinstance(law, CoreLaw) or point.known.coverage.together or any(few):
         return None
-    seen = replace(log, loss=log.loss * law.core(log.N, log.D) / predict_rows(study, point))
+    seen = replace(log, loss=log.loss * law.core(log.N, log.D) / point.fitted)
     problem = Estimation.of(Kaplan, replace(study.evidence, log=seen), study.inputs, study.settings)
     found = estimate(problem, np.ones((1, len(log)))).law.map(lambda known, value: value[0])
     return cast(Kaplan, found)
 
 
-def predict_rows(study: Study, point: LawFit) -> FloatArray:
+def predict_rows(study: Study, law: Law, repetition: Repetition | None) -> FloatArray:
     """Losses (R, K) of a fitted law on the rows of a study."""
-    symbols = study.evidence.usual if point.repetition is None else point.repetition.symbols
-    return study.evidence.losses(point.law, symbols) * np.exp(study.evidence.measure_jumps(type(point.law)))
+    symbols = study.evidence.usual if repetition is None else repetition.symbols
+    return study.evidence.losses(law, symbols) * np.exp(study.evidence.measure_jumps(type(law)))
 
 
 def cross_validate(study: Study, law: type[Law]) -> tuple[HeldOut | None, tuple[str, ...]]:

@@ -11,67 +11,21 @@ Legend: R rows or points, K targets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
-from shapleymix.display import short
 from shapleymix.errors import FitError
-from shapleymix.fitting.coverage import Coverage
 from shapleymix.fitting.estimation import Estimation
-from shapleymix.fitting.evidence import TRACE, drop_losses, own_source, own_tokens, select_rows
+from shapleymix.fitting.evidence import drop_losses, own_source, own_tokens, select_rows
 from shapleymix.fitting.held_out import find_errors, judge, mean_of
-from shapleymix.fitting.noise import Noise
-from shapleymix.fitting.one_law import LawFit, find_noise, find_residual, fit_law
-from shapleymix.fitting.residual import Residual
+from shapleymix.fitting.one_law import LawFit, StudyFit, fit_law
 from shapleymix.fitting.study import Progress, Study, pick_held_out, sample_of_targets
 from shapleymix.laws import Law
 from shapleymix.laws.learned_base import LearnedBase
-from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.tables.languages import own_data
-
-
-@dataclass(frozen=True)
-class NoOwnData(Record):
-    """What tells the losses of mixtures without a target's own language.
-
-    Attributes
-    ----------
-    law, replicates : Law
-        The law fitted to all runs, with its bootstrap replicates.
-    coverage : Coverage
-        What all runs cover.
-    own : int array (K,)
-        Each target's own source; -1 where no fitted run was without it, and there is nothing to tell apart.
-    residual : Residual
-        What that law misses of such mixtures.
-    noise : Noise, optional
-        How held-out losses of runs without the target's own language scatter.
-    """
-
-    kind = "fit/absent"
-    axes: ClassVar[Mapping[str, str]] = {"own": "K"}
-
-    law: Law
-    replicates: Law | None
-    coverage: Coverage
-    own: IntArray
-    residual: Residual
-    noise: Noise | None
-
-    def entries(self, p: FloatArray) -> BoolArray:
-        """Which losses (R, K) of mixtures p (R, M) are of this regime."""
-        return (self.own >= 0) & (p[:, self.own] < TRACE)
-
-    def warnings(self, targets: tuple[str, ...], p: FloatArray) -> tuple[str, ...]:
-        """Which targets' losses are of this regime at points p (R, M)."""
-        names = [name for name, off in zip(targets, np.any(self.entries(p), axis=0), strict=True) if off]
-        where = f"where a mixture has none of a target's own language (here {short(names)})"
-        return (f"{where}, its loss is that of a fit to all runs",) * bool(names)
-
 
 ENOUGH = 4  # mixtures with its own language that a target needs, for a fit to these alone
 APART = 2.0
@@ -144,18 +98,16 @@ def part_regimes_by(study: Study, rows: BoolArray) -> RegimeSplit:
     return RegimeSplit(whole, replace(study, evidence=drop_losses(found, lacking)) if lacking.any() else whole, lacking)
 
 
-def fit_regimes(
-    parts: RegimeSplit, law: type[Law], progress: Progress | None
-) -> tuple[Study, LawFit, NoOwnData | None]:
+def fit_regimes(parts: RegimeSplit, law: type[Law], progress: Progress | None) -> tuple[Study, StudyFit, LawFit | None]:
     """A law fitted to the losses with the target's own language, and what tells the others, if any are apart."""
     if parts.lacking.any():
         with suppress(FitError):  # too few runs for this law
-            point = fit_law(parts.study, law, progress)
-            return parts.study, point, _fit_absent(parts, point, law, progress)
-    return parts.whole, fit_law(parts.whole, law, progress), None
+            point = fit_law(parts.study, law, parts.study.evidence.judged, progress)
+            return parts.study, point, _fit_absent(parts, point.known, law, progress)
+    return parts.whole, fit_law(parts.whole, law, parts.whole.evidence.judged, progress), None
 
 
-def _fit_absent(parts: RegimeSplit, with_own: LawFit, law: type[Law], progress: Progress | None) -> NoOwnData:
+def _fit_absent(parts: RegimeSplit, with_own: LawFit, law: type[Law], progress: Progress | None) -> LawFit:
     """The law fitted to all losses, for those without the target's own language.
 
     Log h and log R* stay those of the fit `with_own`: the other regime would pull them off.
@@ -163,10 +115,7 @@ def _fit_absent(parts: RegimeSplit, with_own: LawFit, law: type[Law], progress: 
     whole, known = parts.whole, with_own.repetition
     if known is not None and known.identified:
         whole = replace(whole, evidence=replace(whole.evidence, repeated=known.symbols))
-    point = fit_law(whole, law, progress)
-    own = np.where(parts.lacking.any(axis=0), own_source(whole.log.paths, whole.log.targets), -1)
-    left, noise = find_residual(whole, point, parts.lacking), find_noise(whole, point, parts.lacking)
-    return NoOwnData(point.law, point.replicates, point.coverage, own, left, noise)
+    return fit_law(whole, law, parts.lacking, progress).known
 
 
 def _separable(study: Study) -> BoolArray:
