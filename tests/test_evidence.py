@@ -12,6 +12,7 @@ from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.evidence import gather, own_source, own_tokens
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.study import study_of
+from shapleymix.fitting.symbols import Levels
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog
 
@@ -75,7 +76,7 @@ def test_nothing_left_is_said():
 )  # fmt: skip
 def test_what_the_budgets_cannot_tell_is_held(sizes, tokens, held):
     log = log_of("shapley", sizes=sizes, tokens=tokens)[2]
-    assert gather(log, Settings()).find_fixed(LAWS["shapley"], slice(None)) == held
+    assert Levels.of(log, slice(None)).find_fixed(LAWS["shapley"]) == held
 
 
 def test_observations_are_relative_to_the_geometric_mean_and_weighted():

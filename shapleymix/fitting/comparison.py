@@ -16,7 +16,7 @@ from shapleymix.fitting.held_out import Scores, chance_below, find_errors, judge
 from shapleymix.fitting.regimes import RegimeSplit, part_regimes, part_regimes_by
 from shapleymix.fitting.settings import SEED, Keywords, Settings, with_settings
 from shapleymix.fitting.study import Progress, Study, study_of
-from shapleymix.fitting.symbols import Packing
+from shapleymix.fitting.symbols import Levels, Packing
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.core import Chinchilla
 from shapleymix.laws.learned_base import LearnedBase
@@ -217,7 +217,7 @@ def _summary(
     for contender, one in zip(contenders, found, strict=True):
         failed = isinstance(one, ShapleyMixError)
         rest = (None, 0.0, float("nan"), one.message) if failed else (*next(answers), None)
-        fixed = evidence.find_fixed(contender, EVERY)
+        fixed = Levels.of(log, EVERY).find_fixed(contender)
         size = UNCOUNTED if issubclass(contender, BlackBox) else len(Packing(contender, len(log.sources), fixed).names)
         entries.append(Entry(contender.name, size, *rest))
     notices = evidence.notices_of(*contenders)

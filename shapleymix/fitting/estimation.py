@@ -102,7 +102,8 @@ class Estimation:
         in_runs = np.any(observed.p[np.any(observed.weight > 0, axis=1)] > 0, axis=0)
         inputs = replace(inputs, in_runs=in_runs, least=(observed.N[rows].min().item(), observed.D[rows].min().item()))
         givens = law.givens(inputs)
-        packing = Packing(law, len(inputs.sources), evidence.find_fixed(law, rows))
+        levels = Levels.of(evidence.log, rows)
+        packing = Packing(law, len(inputs.sources), levels.find_fixed(law))
         defined = packing.is_defined(givens, observed)
         observed = replace(observed, weight=np.where(defined, observed.weight, 0.0))
         totals = zip(inputs.targets, observed.weight.sum(axis=0).tolist(), strict=True)
@@ -112,7 +113,6 @@ class Estimation:
             raise FitError(message, hint=hint)
         noise = np.full(len(inputs.targets), NOISE)
         usual = {name: values[0] for name, values in law.knobs.items()}
-        levels = Levels.of(evidence.log, rows)
         loss = np.exp(np.average(observed.log_loss, axis=0, weights=observed.weight))
         core = believe_together(packing, levels, loss)
         believed = PriorTable.of(packing, usual, givens, noise, core)

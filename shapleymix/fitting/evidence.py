@@ -207,13 +207,6 @@ class Evidence:
             return 1.0, 1.0
         return float(np.exp(np.log(self.log.N).mean())), float(np.exp(np.log(self.log.D).mean()))
 
-    def find_fixed(self, law: type[Law], rows: BoolArray | slice) -> dict[str, float]:
-        """Symbols of the law that the budgets of some rows cannot tell, with the value they are held at."""
-        counts = {"N": len(levels(self.log.N[rows])), "D": len(levels(self.log.D[rows])), None: 3}
-        known = [(one, counts[one.budget]) for one in law.symbols_to_fit()]
-        values = {one.name: 0.0 if count == 1 else one.usual for one, count in known if count < 3}
-        return {name: value for name, value in values.items() if value is not None}
-
     def observations(self, law: type[Law], inputs: Inputs) -> Observations:
         """The rows in the units of the search."""
         law.require(inputs)

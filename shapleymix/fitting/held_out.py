@@ -19,6 +19,7 @@ from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import AUTO
 from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_held_out, tune_beliefs
+from shapleymix.fitting.symbols import Levels
 from shapleymix.laws import BLACK_BOXES, LAWS, BlackBox, Law
 from shapleymix.laws.base import ABSURD, Observations, as_losses, ask
 from shapleymix.laws.core import Chinchilla
@@ -197,14 +198,13 @@ def _predict(problem: Estimation, study: Study, masks: BoolArray) -> FloatArray:
 
 def _problems(law: type[Law], study: Study, masks: BoolArray) -> Iterator[tuple[list[int], Estimation]]:
     """Numbers of the masks whose fits can tell the same symbols (nearly always all), with the problem of these."""
-    evidence = study.evidence
     groups: dict[tuple[tuple[str, float], ...], list[int]] = {}
     for number, mask in enumerate(masks):
-        groups.setdefault(tuple(evidence.find_fixed(law, ~mask).items()), []).append(number)
+        groups.setdefault(tuple(Levels.of(study.log, ~mask).find_fixed(law).items()), []).append(number)
     for alike in groups.values():
-        problem = Estimation.of(law, evidence, study.inputs, study.settings, ~masks[alike[0]])
+        problem = Estimation.of(law, study.evidence, study.inputs, study.settings, ~masks[alike[0]])
         for mask in masks[alike]:
-            require_runs(problem, evidence, ~mask)
+            require_runs(problem, study.evidence, ~mask)
         yield alike, problem
 
 

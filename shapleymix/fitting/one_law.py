@@ -21,14 +21,11 @@ from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.residual import Residual
 from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study, tune_beliefs
-from shapleymix.fitting.symbols import draw_untold, levels
+from shapleymix.fitting.symbols import Levels, draw_untold
 from shapleymix.laws import BlackBox, Law
 from shapleymix.laws.base import ABSURD
 from shapleymix.laws.core import CoreLaw, Kaplan
 from shapleymix.records import BoolArray, FloatArray, Record
-
-LEVELS = 3
-"""Of N, and of D, without which runs tell no form."""
 
 
 @dataclass(frozen=True)
@@ -182,8 +179,8 @@ def find_noise(study: Study, point: StudyFit, wanted: BoolArray) -> Noise | None
 def fit_other_form(study: Study, point: StudyFit) -> Kaplan | None:
     """`kaplan` fitted to a law's own curve in N and D, with what runs say of it; None where they tell no form."""
     log, law = study.log, point.known.law
-    few = (len(levels(one[rows])) < LEVELS for rows in point.used.T for one in (log.N, log.D))
-    if not isinstance(law, CoreLaw) or point.known.coverage.together or any(few):
+    untold = (Levels.of(log, rows).find_untold(Kaplan) for rows in point.used.T)
+    if not isinstance(law, CoreLaw) or point.known.coverage.together or any(untold):
         return None
     seen = replace(log, loss=log.loss * law.core(log.N, log.D) / point.fitted)
     problem = Estimation.of(Kaplan, replace(study.evidence, log=seen), study.inputs, study.settings)

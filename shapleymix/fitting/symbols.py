@@ -301,6 +301,13 @@ class Levels:
         both: dict[Budget, FloatArray] = {"N": self.N, "D": self.D}
         return {budget: values for budget, values in both.items() if len(values) < 3 and law.of_budget(budget)}
 
+    def find_fixed(self, law: type[Law]) -> dict[str, float]:
+        """Symbols of a law that these budgets cannot tell, with the value they are held at."""
+        untold = self.find_untold(law)
+        known = [(one, untold[one.budget]) for one in law.symbols_to_fit() if one.budget in untold]
+        values = {one.name: 0.0 if len(there) == 1 else one.usual for one, there in known}
+        return {name: value for name, value in values.items() if value is not None}
+
 
 def believe_together(packing: Packing, levels: Levels, loss: FloatArray) -> dict[str, Belief]:
     """What is believed of the core's symbols, in the units of the search, where N and D change together.
