@@ -104,20 +104,12 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
     )
     law = place.extend(fit.law)
     replicates = None if fit.replicates is None else _spread_replicates(fit.replicates, place, rng)
-    coverage, repetition, residual, jumps = fit.coverage, fit.repetition, fit.residual, fit.jumps
+    residual = fit.residual.with_source(place.row, place.known[0] if len(models) == 1 else place.row)
+    coverage, repetition, jumps = fit.coverage, fit.repetition, fit.jumps
     if fresh:
-        residual = replace(
-            residual, alike=np.append(residual.alike, place.row), p=np.insert(residual.p, place.row, 0.0, axis=1)
-        )
+        coverage = coverage.with_source(place.row)
         repetition = None if repetition is None else repetition.with_source(place.row)
         jumps = None if jumps is None else jumps.with_source(place.row)
-        p_range = np.insert(coverage.p_range, place.row, 0.0, axis=1)
-        mixtures = np.insert(coverage.mixtures, place.row, 0, axis=1)
-        ties = np.insert(coverage.ties, place.row, 0.0, axis=1) if len(coverage.ties) else coverage.ties
-        coverage = replace(coverage, p_range=p_range, mixtures=mixtures, ties=ties)
-    if len(models) == 1:
-        alike = np.where(np.arange(len(sources)) == place.row, place.known[0], residual.alike)
-        residual = replace(residual, alike=alike)
     coverage, absent = replace(coverage, alike={**coverage.alike, new: known}), fit.absent
     if absent is not None:  # what tells mixtures without a target's own language knows the source, too
         whole = _with(replace(fit, absent=None, **vars(absent)), new, known, text, rng)

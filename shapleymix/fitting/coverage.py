@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -67,6 +67,12 @@ class Coverage(Record):
     ratio_range: FloatArray
     line: FloatArray = field(default_factory=lambda: np.full(3, np.nan))
     ties: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def with_source(self, row: int) -> Coverage:
+        """The same with one more source at a row, which no run holds."""
+        p_range, mixtures = (np.insert(one, row, 0, axis=1) for one in (self.p_range, self.mixtures))
+        ties = np.insert(self.ties, row, 0.0, axis=1) if len(self.ties) else self.ties
+        return replace(self, p_range=p_range, mixtures=mixtures, ties=ties)
 
     @property
     def together(self) -> bool:

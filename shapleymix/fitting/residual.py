@@ -106,6 +106,11 @@ class Residual(Record):
         runs = tuple(log.runs[row] for row in rows.tolist())
         return cls(log.targets, own, runs, log.p[rows], left[kept], weight[kept], cells[kept, 1])._choose()
 
+    def with_source(self, row: int, known: int) -> Residual:
+        """The same where the source of a row counts in the place of that of a known one; the row may be a new one."""
+        alike = np.concatenate([self.alike[:row], [known], self.alike[row + 1 :]])
+        return replace(self, alike=alike, p=self.p if row < self.p.shape[1] else np.insert(self.p, row, 0.0, axis=1))
+
     def mean(self, p: FloatArray) -> FloatArray:
         """What is expected of r (R, K) at mixtures (R, M)."""
         return self.kernel(self.pool(p), self.p) @ self.pull
