@@ -1,11 +1,14 @@
 """Convex pieces: values by hand, derivatives against differences, and what they must keep through every change."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from shapleymix.errors import SolveError
-from shapleymix.laws.pieces import Pieces, effective, effective_slopes
+from shapleymix.laws.pieces import SOURCES, Pieces, effective, effective_slopes
 from shapleymix.laws.task_curves import CODES, TaskCurves
+from shapleymix.mixing.solving import OF_TARGETS, join_pieces
 
 UNIQUE, RATE = np.array([0.02, 0.1, np.inf, 0.4]), 0.2
 P, W = np.array([0.3, 0.35, 0.2, 0.15]), np.array([0.5, 0.2, 0.3])
@@ -113,3 +116,12 @@ def test_error_rates_are_convex_where_they_say_so(seed: int):
     chord = share * pieces.losses(left) + (1 - share) * pieces.losses(right)
     assert (between <= chord + 1e-12)[certain].all()
     assert certain[0]
+
+
+@pytest.mark.parametrize("kind", ["linear", "concave", "repeated", "shared"])
+def test_a_target_of_another_law_has_all_that_is_that_law_s(kind: str):
+    """The harm of repeated tokens, too: else what is minimised is no law's loss."""
+    one, taken = made(kind), np.array([True, False, True])
+    other = replace(one, **{name: 0.9 * value for name, value in one._arrays() if name not in SOURCES})
+    joined = join_pieces((other, one), lambda sides: np.where(taken, *sides), OF_TARGETS)
+    np.testing.assert_array_equal(joined.losses(P), np.where(taken, other.losses(P), one.losses(P)))

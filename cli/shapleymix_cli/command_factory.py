@@ -54,14 +54,15 @@ class Option(click.Option):
 
 
 class Number(click.ParamType):
-    """A number, also as people type sizes: `0.5`, `1e22`, `243M`."""
+    """A number, also as people type ratios and sizes: `0.5`, `50%`, `1e22`, `243M`."""
 
     name = "number"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
-        from shapleymix.tables.words import parse_size
+        from shapleymix.tables.words import parse_size, ratio_number
 
-        return parse_size(str(value), "" if param is None else param.opts[0])
+        read = ratio_number if str(value).strip().endswith("%") else parse_size
+        return read(str(value), "" if param is None else param.opts[0])
 
 
 class Sizes(click.ParamType):

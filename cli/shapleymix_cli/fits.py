@@ -8,6 +8,7 @@ from typing import Any
 
 import shapleymix as sm
 from shapleymix.errors import UsageError
+from shapleymix.fitting.comparison import USUAL
 from shapleymix_cli.command_factory import argument, command, option, output
 from shapleymix_cli.console import (
     Heading,
@@ -63,7 +64,8 @@ def fit(out: Output, log: sm.RunLog, **keywords: Any) -> None:
 def fit_view(found: sm.Fit, everything: bool) -> list[Part]:
     """The law, how it was chosen, how well it predicts, its parameters, and the budgets that it was fitted to."""
     parts: list[Part] = [Heading(f"Law {found.law.name}: {found.law.assumption}")]
-    kind = "the runs that were fitted" if found.held_out is None else "held-out mixtures"
+    own = " with the target's language" if found.absent is not None else ""
+    kind = "the runs that were fitted" if found.held_out is None else f"held-out mixtures{own}"
     parts += section(f"Error on {kind} ({found.rows:,} rows)", scores_table(found.held_out or found.fitted_scores))
     parts += section("Parameters (-v shows all, with intervals)", _parameters(found, everything))
     N, D = (" to ".join(dict.fromkeys(map(size, span.tolist()))) for span in (found.N_range, found.D_range))
@@ -106,7 +108,7 @@ def compare(out: Output, log: sm.RunLog, laws: str | None, **keywords: Any) -> N
     chosen = None if laws is None else [law_of(out, name.strip()) for name in laws.split(",")]
     found = sm.compare(log, chosen, **keywords, progress=out.progress)
     law = found.preferred()
-    why = "no other is better by more than chance" if law == "learned-base" else "it errs least"
+    why = "no other is better by more than chance" if law in USUAL else "it errs least"
     advice = f"Fit {law} (--law {law}): {why}."
     out.answer(found, lambda: [*comparison_view(found), advice], log.notices)
 

@@ -140,7 +140,8 @@ class Coverage(Record):
     def describe_ties(self, sources: tuple[str, ...]) -> str:
         """Which sources the runs change together alone, in words; empty where there are none."""
         loads = np.abs(self.ties[:, :-1]).max(axis=0, initial=0.0)
-        named = [name for name, load in zip(sources, loads.tolist(), strict=False) if load > 0.1]
+        least = min([0.1, *np.sort(loads)[-2:]])  # two at least
+        named = [name for name, load in zip(sources, loads.tolist(), strict=False) if load >= least > 0]
         return f"the runs change {short(named)} together alone: what each does by itself is a guess" if named else ""
 
     def beyond_ties(self, p: FloatArray) -> BoolArray:

@@ -264,7 +264,9 @@ class Study:
         UsageError
             If both designs are asked for, or the log does not allow the one that is.
         """
-        log, folds = self.log, self.settings.folds
+        log, folds = self.log, min(self.settings.folds, self.mixtures)
+        if self.mixtures < 2:
+            raise UsageError("the log holds one run: there is nothing to hold out", hint="give more runs")
         if leave_largest_N and split:
             raise UsageError("leaving out the largest size and using the split column exclude each other")
         if not leave_largest_N and not split:
@@ -274,9 +276,12 @@ class Study:
         aside, design = log.N.max() == log.N, f"largest size left out (N = {log.N.max():g})"
         if log.split is not None and split:
             aside, design = np.array([label != "fit" for label in log.split]), "rows held out by the split column"
+        elif len(np.unique(log.N)) < 3:
+            message = "the log has fewer than three sizes: one that is left tells nothing of another"
+            raise UsageError(message, hint="use folds, or give a log with three sizes")
         if aside.all() or not aside.any():
-            message = f"the log has only one {'split' if split else 'size'}: nothing to fit or nothing to hold out"
-            raise UsageError(message, hint="use folds, or give a log with several sizes or both kinds of rows")
+            message = "the log has only one split: nothing to fit or nothing to hold out"
+            raise UsageError(message, hint="use folds, or give a log with both kinds of rows")
         return aside[None, :], design
 
     def provenance(self, law: type[Law]) -> dict[str, Json]:

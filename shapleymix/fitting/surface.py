@@ -402,17 +402,20 @@ NOTHING = 1e-9
 
 
 def gain_between(
-    one: Point, other: Point, of: Functional, level: float, *, runs: bool = True, by_law: bool = False, pull: float = 0
-) -> Gain:
+    one: Point, other: Point, of: Functional, level: float, *, runs: bool = True, by_law: bool = False,
+    pull: float = 0, freedom: int = 0,
+) -> Gain:  # fmt: skip
     """What one mixture at a surface saves, against another, of what is asked of the losses.
 
     The two may have other budgets or supplies; replicates, scatter and the form's error are drawn in common. With
     `runs` single runs are meant, else what many of each would have in the mean; `by_law` leaves out what the law misses
-    of mixtures, as what bounds cost must. What it saves of a `pull` is known for sure.
+    of mixtures, as what bounds cost must. What it saves of a `pull` is known for sure. With `freedom` 1 the one
+    has more mixtures or tokens to choose from than the other, and so never costs, whatever is true; with -1 fewer.
     """
 
     def saved(before: FloatArray, after: FloatArray) -> FloatArray:
         found = of(before) - of(after) + pull
+        found = freedom * np.maximum(freedom * found, 0.0) if freedom else found
         return np.where(np.abs(found) <= NOTHING * np.abs(of(before)), 0.0, found)
 
     pair, read = [one, other], Surface.of_law if by_law else Surface.mean

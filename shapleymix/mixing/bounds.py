@@ -193,7 +193,8 @@ def tokens_of(text: str, sources: tuple[str, ...], available: FloatArray) -> Flo
         if change[place]:
             raise UsageError(f"{what}: {name!r} is given twice")
         if not np.isfinite(available[place]):
-            raise UsageError(f"{what}: the tokens of {name!r} are not known", hint="give them, or a languages table")
+            hint = f"give them as available {name}=..., or a languages table"
+            raise UsageError(f"{what}: the tokens of {name!r} are not known", hint=hint)
         if sign == "-" and tokens > available[place]:
             raise UsageError(f"{what}: {name!r} has {format_size(available[place])} tokens, fewer than are taken away")
         change[place] = tokens if sign == "+" else -tokens

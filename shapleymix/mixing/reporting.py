@@ -81,7 +81,10 @@ def _gain_of_optimum(other: Question, new: Proof, one: Question, proof: Proof) -
     """
     ends = (other.surface, new.p), (one.surface, proof.p)
     pull = one.goal.penalty(proof.p) - other.goal.penalty(new.p)
-    return gain_between(*ends, one.goal.of, one.level, runs=False, by_law=one.fit.jumps is None, pull=pull)
+    more, before = (np.nan_to_num(asked.surface.available, nan=np.inf) for asked in (other, one))
+    freedom = int((more >= before).all()) or -int((more <= before).all())
+    by_law = one.fit.jumps is None
+    return gain_between(*ends, one.goal.of, one.level, runs=False, by_law=by_law, pull=pull, freedom=freedom)
 
 
 def prices_of(one: Question, proof: Proof) -> tuple[Price, ...]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
-from shapleymix.laws.pieces import Pieces
+from shapleymix.laws.pieces import SOURCES, Pieces
 from shapleymix.mixing.engine import TOLERANCE, Optima, Program, minimise
 from shapleymix.mixing.goal import Goal
 from shapleymix.mixing.polytope import FEASIBLE, Polytope, linear_minimiser
@@ -183,7 +183,8 @@ def _with_rows(goal: Goal, program: Program) -> Goal:
 
 NOTHING = {"s": 1.0, "base": 0.0, "unique": np.inf, "rate": 0.0, "harm": 0.0, "worth": 0.0}
 """What fields of pieces are where there are none."""
-OF_TARGETS = ("floor", "scale", "gamma", "phi", "s", "base", "worth")
+OF_TARGETS = tuple(one.name for one in fields(Pieces) if one.name not in SOURCES | {"form", "twins", "curves"})
+"""The fields that have a column for each target."""
 
 
 def join_pieces(

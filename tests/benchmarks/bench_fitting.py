@@ -16,7 +16,7 @@ from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting import regimes, symbols
+from shapleymix.fitting import estimation, regimes
 from shapleymix.fitting.estimation import Estimation
 from shapleymix.fitting.evidence import bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
@@ -123,7 +123,7 @@ def bench_ablation() -> None:
     files = [FIXTURES / f"multilingual5_{name}.csv" for name in ("runs", "coalitions")]
     games = sm.read_runs(files).select(sm.read_runs(files).trained)
     wide = [log for name, log in found.items() if name == "olmix"]
-    nothing, several = lambda *_: {}, [found[name] for name in ("5mix", "redpajama", "slimpajama") if name in found]
+    several = [found[name] for name in ("5mix", "redpajama", "slimpajama") if name in found]
     knobs = learned_base.LearnedBase.knobs
     nested = sm.read_runs(FIXTURES / "nested_runs.csv")
     parents = [(nested, (6, 12, 24)), *((one_parent(found[name]), runs) for name, runs in PARENTS if name in found)]
@@ -141,7 +141,7 @@ def bench_ablation() -> None:
             (learned_base.LearnedBase, "knobs", knobs | {"kin": (0.0,)}),
         ),
         "growth of own data's help": ([smaller(log) for log in several], (learned_base, "GROWTH", 1e-6)),
-        "exponents lent by public runs": ([smallest(log) for log in several], (symbols.Levels, "untold", nothing)),
+        "exponents lent by public runs": ([smallest(log) for log in several], (estimation, "complete", lambda law, _: law)),
         "two regimes": ([drawn(games, 40)], (regimes, "ENOUGH", 10**6)),
     }  # fmt: skip
     table("the default with each part and without", "part", "runs", "with", "without", "CPU s with", "without")
