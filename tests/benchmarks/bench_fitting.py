@@ -141,7 +141,10 @@ def bench_ablation() -> None:
             (learned_base.LearnedBase, "knobs", knobs | {"kin": (0.0,)}),
         ),
         "growth of own data's help": ([smaller(log) for log in several], (learned_base, "GROWTH", 1e-6)),
-        "exponents lent by public runs": ([smallest(log) for log in several], (estimation, "complete", lambda law, _: law)),
+        "exponents lent by public runs": (
+            [smallest(log) for log in several],
+            (estimation, "complete", lambda law, _: law),
+        ),
         "two regimes": ([drawn(games, 40)], (regimes, "ENOUGH", 10**6)),
     }  # fmt: skip
     table("the default with each part and without", "part", "runs", "with", "without", "CPU s with", "without")
