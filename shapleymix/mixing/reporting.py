@@ -48,8 +48,6 @@ LOOSE = 1e-6
 """A proof whose relative gap is larger is a warning."""
 SAME = 1e-7
 """Relative: by how much the reported objective may differ from the minimised one, by rounding."""
-ALIKE = 1e-12
-"""Mixtures whose ratios differ by no more are one mixture."""
 NEAR = "near"
 """How the name of a mixture begins that a search found."""
 
@@ -285,7 +283,6 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
             near = refine(goal, mixtures[best])
             if _best_of(goal, {"": near})[1] < total:  # runs are kinks of what is missed: one may itself be best
                 mixtures[f"{NEAR} {best}"] = near
-    mixtures = _list_once(mixtures)
     gains = [one.gain_between(p, q) for q in mixtures.values()]
     each = [_comparison(one, *pair, gain) for pair, gain in zip(mixtures.items(), gains, strict=True)]
     totals = [[known["objective"] - known[end] for known in each] for end in ("gain", "gain_low", "gain_high")]
@@ -296,15 +293,6 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
         found.append(Rival(**known, within_bounds=within, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
-
-
-def _list_once(mixtures: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Mixtures (M,) by name, each once: its further names stand in brackets behind the first."""
-    names: dict[str, list[str]] = {}
-    for name, q in mixtures.items():
-        alike = (one for one in names if np.allclose(mixtures[one], q, rtol=0, atol=ALIKE))
-        names.setdefault(next(alike, name), []).append(name)
-    return {f"{one} ({', '.join(more)})" if more else one: mixtures[one] for one, *more in names.values()}
 
 
 def _best_of(goal: Goal, mixtures: Mapping[str, FloatArray]) -> tuple[str, float]:
