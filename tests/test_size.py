@@ -18,17 +18,17 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/tables": 1_647,
     "shapleymix/game": 569,
     "shapleymix/laws": 1_281,
-    "shapleymix/fitting": 3_716,
-    "shapleymix/mixing": 2_479,
+    "shapleymix/fitting": 3_718,
+    "shapleymix/mixing": 2_471,
     "shapleymix/planning": 415,
     "adapters/shapleymix_io": 2_095,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 787,
     "cli/shapleymix_cli": 1_787,
     "cli/shapleymix_view": 1_104,
-    "tests": 17_529,
+    "tests": 17_528,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_737, 140, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_731, 140, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

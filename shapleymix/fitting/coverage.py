@@ -290,6 +290,8 @@ class Extrapolation:
 
     def _ratio(self) -> str:
         """The source whose ratio lies furthest out, and how many others do."""
+        if not np.ptp(self.coverage.whole_p_range, axis=1).any():
+            return "all runs have one mixture: what another changes is unknown, and intervals leave it out"
         off = self.beyond_ratios
         row, target, i = np.unravel_index(int(off.argmax()), off.shape)
         low, high = self.coverage.p_range[target, i].tolist()
