@@ -22,7 +22,7 @@ import numpy as np
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.estimation import NEAR, Estimation, Stage
-from shapleymix.fitting.evidence import Evidence, Logs, Table, fold_masks, gather, inputs_of, limits_of, one_log
+from shapleymix.fitting.evidence import Evidence, Logs, Table, fold_masks, gather, inputs_of, levels, limits_of, one_log
 from shapleymix.fitting.repetition import fit_repetition
 from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import Settings
@@ -276,7 +276,7 @@ class Study:
         aside, design = log.N.max() == log.N, f"largest size left out (N = {log.N.max():g})"
         if log.split is not None and split:
             aside, design = np.array([label != "fit" for label in log.split]), "rows held out by the split column"
-        elif len(np.unique(log.N)) < 3:
+        elif len(levels(log.N)) < 3:
             message = "the log has fewer than three sizes: one that is left tells nothing of another"
             raise UsageError(message, hint="use folds, or give a log with three sizes")
         if aside.all() or not aside.any():

@@ -415,7 +415,6 @@ def gain_between(
 
     def saved(before: FloatArray, after: FloatArray) -> FloatArray:
         found = of(before) - of(after) + pull
-        found = freedom * np.maximum(freedom * found, 0.0) if freedom else found
         return np.where(np.abs(found) <= NOTHING * np.abs(of(before)), 0.0, found)
 
     pair, read = [one, other], Surface.of_law if by_law else Surface.mean
@@ -426,6 +425,7 @@ def gain_between(
     losses = _sample(pair[::turn], runs=runs, by_law=by_law)[:, ::turn]
     losses = losses if len(losses) > 1 and value == value else np.full_like(losses, np.nan)
     gained, sides = saved(losses[:, 1], losses[:, 0]), interval_ends(level)
+    gained = freedom * np.maximum(freedom * gained, 0.0) if freedom else gained
     each = np.concatenate([each, widen(np.quantile(losses[:, 1] - losses[:, 0], sides, axis=0), each[0])])
     low, high = widen(np.quantile(gained, sides), np.array(value)).tolist()
     return Gain(value, low, high, float(np.mean(np.sign(gained) + 1) / 2), each)

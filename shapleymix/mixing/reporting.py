@@ -81,6 +81,8 @@ def _gain_of_optimum(other: Question, new: Proof, one: Question, proof: Proof) -
     pull = one.goal.penalty(proof.p) - other.goal.penalty(new.p)
     more, before = (np.nan_to_num(asked.surface.available, nan=np.inf) for asked in (other, one))
     freedom = int((more >= before).all()) or -int((more <= before).all())
+    if one.asked.keep_within and (more != before).any():  # natural ratios within families change with the tokens
+        freedom = 0
     by_law = one.fit.jumps is None
     return gain_between(*ends, one.goal.of, one.level, runs=False, by_law=by_law, pull=pull, freedom=freedom)
 
