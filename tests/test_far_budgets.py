@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulated import FAST, log_of
 
 import shapleymix as sm
-from shapleymix.fitting.noise import BEYOND_N, form_errors
+from shapleymix.fitting.noise import BARE_N, BEYOND_N, form_errors
 from shapleymix.laws.core import Kaplan
 
 pytestmark = pytest.mark.usefixtures("one_prior")
@@ -71,6 +71,10 @@ def test_runs_of_few_computes_tell_less_of_more_compute() -> None:
     found = np.hypot(*form_errors(along.coverage, along.noise, *corner))
     np.testing.assert_allclose(found, BEYOND_N * off, rtol=1e-6)
     assert (form_errors(full.coverage, full.noise, *corner) == 0).all()
+    for factor, more in ((4.0, 1.0), (4.0, 4.0), (4.0, 2.0)):  # models larger by the one, for more compute by the other
+        found = np.hypot(*form_errors(full.coverage, full.noise, 4 * N.max(), (C / N).max() * more / factor))
+        wanted = np.hypot(BEYOND_N * np.log(factor), BARE_N * np.log(factor / more))
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 @functools.cache
