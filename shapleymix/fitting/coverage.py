@@ -94,6 +94,11 @@ class Coverage(Record):
         """(M, 2) lowest and highest ratio of each source over all targets."""
         return np.stack([self.p_range[..., 0].min(axis=0), self.p_range[..., 1].max(axis=0)], axis=1)
 
+    @property
+    def has_one_mixture(self) -> bool:
+        """Whether all runs have one mixture, so that they tell of no other."""
+        return np.ptp(self.p_range, axis=(0, 2)).max(initial=0.0) <= RATIO_SLACK
+
     def unseen(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """Sources with ratio 0 in every used run of whose effect nothing is known, nor taken to be."""
         never = (self.mixtures == 0).all(axis=0).tolist()
@@ -290,8 +295,8 @@ class Extrapolation:
 
     def _ratio(self) -> str:
         """The source whose ratio lies furthest out, and how many others do."""
-        if not np.ptp(self.coverage.whole_p_range, axis=1).any():
-            return "all runs have one mixture: what another changes is unknown, and intervals leave it out"
+        if self.coverage.has_one_mixture:
+            return "all runs have one mixture: of another nothing is known"
         off = self.beyond_ratios
         row, target, i = np.unravel_index(int(off.argmax()), off.shape)
         low, high = self.coverage.p_range[target, i].tolist()

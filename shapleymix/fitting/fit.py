@@ -285,9 +285,11 @@ class Fit(Tabular, LawFit):
         return (self.own >= 0) & (p[:, self.own] < TRACE)
 
     def is_untold(self, p: FloatArray) -> BoolArray:
-        """Losses (R, K) that nothing tells: of mixtures (R, M) without the target's own source, where a filter on own
-        tokens left out the runs that had none of it.
+        """Losses (R, K) that nothing tells: of another mixture (R, M) than the one of all runs, and of those without the
+        target's own source, where a filter on own tokens left out the runs that had none of it.
         """
+        if self.coverage.has_one_mixture:
+            return np.any(self.coverage.beyond_ratios(p) > 0, axis=2)
         if not self.provenance.get("min_own_tokens") or isinstance(self.law, Chinchilla):
             return np.zeros((len(p), len(self.targets)), dtype=bool)
         own, targets = own_source(self.paths, self.targets), np.arange(len(self.targets))
@@ -303,7 +305,7 @@ class Fit(Tabular, LawFit):
         """
         place, found = self.locate(p, N, D), list[str]()
         of_repeats = warnings_of_repetition(self.repetition, p, unique, D, self.sources, names)
-        if who := self._name_targets(self.is_untold(p)):
+        if not self.coverage.has_one_mixture and (who := self._name_targets(self.is_untold(p))):
             found.append(f"no prediction for {who} without any of it: every fitted run had some")
         found += place.lacking(losses)
         if self.repetition is not None and models_harm(type(self.law)):
