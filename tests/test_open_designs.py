@@ -204,6 +204,6 @@ def test_no_number_without_a_language_where_a_filter_left_such_runs_out(fixtures
 def test_no_number_of_another_mixture_where_all_runs_have_one() -> None:
     log = pl.concat([log_of("one compute", 0), log_of("4 sizes", 0)]).filter(pl.col("run").str.ends_with("-0"))
     runs = log.select("^p_.*$").row(0)
-    told = sm.fit(log.drop("run"), **FAST).predict([runs, (0.25,) * 4], 1e8, 4e9)
+    told = sm.fit(log.drop("run"), bootstrap=10).predict([runs, (0.25,) * 4], 1e8, 4e9)
     assert np.isfinite([told.losses[0], told.low[0], told.high[0]]).all()
     assert np.isnan([told.losses[1], told.low[1], told.high[1]]).all()
