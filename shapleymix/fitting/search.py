@@ -57,6 +57,9 @@ def resample(problem: Estimation, shares: FloatArray, x: FloatArray, seed: int, 
         if problem.evidence.tells(problem.packing.law):
             there, again = fit_repetition(problem, shares, start[:, 0], center, REPLICATE_ROUNDS)
             start = again[:, None]
+    if of_core.any():  # on a line of N and D there are several valleys, of which the belief may draw another
+        believed = problem.beliefs.center + problem.beliefs.spread * draws
+        start, draws = np.concatenate([start, np.where(of_core, believed, start)], axis=1), draws.repeat(2, axis=1)
     drawn = bool(problem.packing.law.knobs)  # from what is believed, where no run tells it
     stop = replace(REPLICATE, tolerance=BELIEVED_REPLICATE) if drawn else REPLICATE
     solution = there.search(shares, start, stop, progress, draws)

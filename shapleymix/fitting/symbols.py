@@ -327,12 +327,12 @@ def believe_together(packing: Packing, levels: Levels, loss: FloatArray) -> dict
 APART: Mapping[Budget, Belief] = {"N": Belief(np.log(0.3), 0.55), "D": Belief(np.log(0.45), 0.45)}
 """Of the logarithms of alpha and beta: suites and mixture logs together have .13 to .71 and .3 to .8 (laws/core.py)."""
 TOGETHER = 0.06
-"""`-d log L / d log N`, and the same by D: their sum the runs tell, of which .08 for N would give it too much."""
+"""`-d log L / d log N`, and the same by D: their sum the runs tell."""
 AMOUNT_SPREAD = 0.6
 """Of the logarithms of A and B: the two slopes stand to each other as 1 to 3 up to 2 to 1 in the public logs.
 
-Fitted to its runs at one D / N, 92 and 98% of SlimPajama's losses at others lie inside, and all of Chinchilla's, whose
-intervals are three to five times as wide as they must be (bench_coverage.py).
+Fitted to its runs at one D / N, 92 and 97% of SlimPajama's losses at others lie inside, and all of Chinchilla's, whose
+intervals are four to five times as wide as they must be (bench_coverage.py); with .08 for N 86 and 87% of SlimPajama's.
 """
 
 
