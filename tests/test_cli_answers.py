@@ -270,6 +270,25 @@ class Mean(BlackBox):
 '''
 
 
+@pytest.mark.parametrize("given", ["", BUDGET, "--mixture uniform", f"--mixture uniform {BUDGET}"])
+@pytest.mark.parametrize(
+    "words", ["--available fr=100k", "--weights ja=5,en=1 --available zh=10k", "--objective worst --floors 0.02"]
+)
+def test_a_saved_mixture_is_judged_by_what_it_was_found_for(run: Run, words: str, given: str) -> None:
+    """Whichever way its budget and its rivals are named."""
+    run(f"optimize fit.json {BUDGET} {words} -o asked.json --force -q")
+    best = sm.Mixture.load("asked.json")
+    found = run(f"predict fit.json --mixture asked.json {given} --json -q").document
+    if "uniform" not in given:
+        np.testing.assert_allclose(found["losses"][0], best.losses, rtol=1e-9)
+        return
+    (mine, rival), uniform = found["entries"], next(one for one in best.baselines if one.name == "uniform")
+    np.testing.assert_allclose(mine["losses"], best.losses, rtol=1e-9)
+    told = [-rival[name] for name in ("gain", "gain_high", "gain_low")]
+    np.testing.assert_allclose(told, [uniform.gain, uniform.gain_low, uniform.gain_high], rtol=1e-6, atol=1e-12)
+    assert rival["probability"] == pytest.approx(1 - uniform.probability, abs=1e-9)
+
+
 def test_a_saved_mixture_is_predicted_at_its_budget_with_its_tokens(run: Run) -> None:
     best = run("optimize fit.json -N 97600 -D 40M --languages example/languages.csv -o scarce.json --json").document
     found = run("predict fit.json --mixture scarce.json --json").document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -28,6 +29,8 @@ from shapleymix_cli.inputs import holds, law_of, load, read_log
 
 SEARCH = ("log", "starts", "prior", "delta")
 """Parameters of fits that are none of the command line."""
+OF_COMPARISONS = ("weights", "objective", "downstream")
+"""Options of `predict` for mixtures at one budget."""
 log_argument = argument("log", "LOG...")
 fit_argument = argument("fit", "FIT")
 law_file = option("--law-file my_law.py:MyLaw", "The file of the law, if it is one of your own.")
@@ -173,7 +176,7 @@ def evaluate(out: Output, fit: sm.Fit, runs: list[str], **keywords: Any) -> None
     "shapleymix predict fit.json --mixture uniform --mixture plan=en=0.4,de=0.3,ja=0.3 -N 97600 -D 2M",
     "shapleymix predict fit.json example/runs.csv -o predictions.csv",
     options_from=lambda: (sm.compare_mixtures,),
-    only=("unit", "weights", "languages", "available", "downstream", "level"),
+    only=("unit", "weights", "objective", "languages", "available", "downstream", "level"),
 )
 @fit_argument
 @argument("table", "[TABLE]")
@@ -190,33 +193,52 @@ def predict(
 ) -> None:
     """Predict losses: of each --mixture at each -N and -D, or of the rows of a TABLE (run, N, D, p_<source>).
 
-    A mixture that `optimize` saved has N, D and unique tokens, which hold where none are given. Several at one -N and
-    -D are compared with the first: what each gains in the weighted mean loss, and the probability that it is better.
-    With --downstream the numbers are scores on tasks.
+    What a mixture that `optimize` saved was found for (N, D, unique tokens, weights, objective) holds where it is not
+    given. Several at one -N and -D are compared with the first: what each gains in the objective, and the probability
+    that it is better. With --downstream the numbers are scores on tasks.
     """
     from shapleymix.tables.mixtures import rivals_of
 
     if (table is None) == (not mixture) and (fit.sources or table or mixture):
         raise UsageError("give a table of points or --mixture, one of them", hint="see `shapleymix predict --help`")
-    own = {name: value for name, value in keywords.items() if name not in ("weights", "downstream")}
+    named = {
+        name: load(out, sm.Mixture, given) if isinstance(given, str) and holds(given, sm.Mixture) else given
+        for name, given in rivals_of(mixture).items()
+    }
+    saved = [one for one in named.values() if isinstance(one, sm.Mixture)]
+    Ns, Ds = N or tuple(dict.fromkeys(one.N for one in saved)), D or tuple(dict.fromkeys(one.D for one in saved))
+    compared = [f"--{name}" for name in OF_COMPARISONS if name in keywords]
+    if table is None:
+        Ns, Ds = budget_of("-N", Ns, fit.N_range), budget_of("-D", Ds, fit.D_range)
+        if len(Ns) * len(Ds) == 1 and (len(mixture) > 1 or compared):
+            found: Any = sm.compare_mixtures(fit, named, Ns[0], Ds[0], **question_of(saved, keywords), **keywords)
+            out.answer(found, lambda: candidates_view(found))
+            return
+    if compared:
+        raise UsageError(f"{compared[0]} is of mixtures at one budget", hint="give --mixture, one -N and one -D")
+    if table is not None and (N or D):
+        raise UsageError("a table has its own N and D", hint="leave out -N and -D, or give --mixture")
     if table is not None:
         log = read_log(out, [table], losses="optional").align(fit.sources)
         log = log.select(log.trained)
-        found: Any = fit.predict(log.p, log.N, log.D, runs=log.runs, unique=log.unique, **own)
-    elif len(mixture) == 1 and not (N or D or "downstream" in keywords) and holds(mixture[0], sm.Mixture):
-        found = fit.predict(load(out, sm.Mixture, mixture[0]), runs=(mixture[0],), **own)
+        found = fit.predict(log.p, log.N, log.D, runs=log.runs, unique=log.unique, **keywords)
+    elif not mixture:  # the law knows N and D alone
+        Ns, Ds = zip(*product(Ns, Ds), strict=True)
+        found = fit.predict([], Ns, Ds, **keywords)
     else:
-        Ns, Ds = budget_of("-N", N, fit.N_range), budget_of("-D", D, fit.D_range)
-        if len(Ns) * len(Ds) == 1 and (len(mixture) > 1 or "downstream" in keywords):
-            found = sm.compare_mixtures(fit, mixture, Ns[0], Ds[0], **keywords)
-        elif not mixture:  # the law knows N and D alone
-            Ns, Ds = zip(*product(Ns, Ds), strict=True)
-            found = fit.predict([], Ns, Ds, **own)
-        else:
-            named = rivals_of(mixture)
-            names, Ns, Ds = zip(*product(named, Ns, Ds), strict=True)
-            found = fit.predict([named[name] for name in names], Ns, Ds, runs=names, **own)
-    out.answer(found, lambda: candidates_view(found) if isinstance(found, sm.Candidates) else prediction_view(found))
+        names, Ns, Ds = zip(*product(named, Ns, Ds), strict=True)
+        found = fit.predict([named[name] for name in names], Ns, Ds, runs=names, **keywords)
+    out.answer(found, lambda: prediction_view(found))
+
+
+def question_of(saved: Sequence[sm.Mixture], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The objective and weights for which saved mixtures were found, where these agree and none are given."""
+    found = [{"objective": one.objective_kind} for one in saved]
+    for one, known in zip(saved, found, strict=True):
+        if one.measure == "loss" and not one.weights_origin.startswith("unweighted") and "languages" not in given:
+            known["weights"] = dict(zip(one.targets, one.weights.tolist(), strict=True))
+    same = found and all(one == found[0] for one in found)
+    return {name: value for name, value in found[0].items() if name not in given} if same else {}
 
 
 def budget_of(flag: str, given: Sizes, fitted: Any) -> tuple[float, ...]:

@@ -57,9 +57,12 @@ def optimize(
     The proof is a lower bound: no mixture within the bounds is better by more than its gap. Intervals come from the
     fit's bootstrap replicates and the scatter of single runs.
     """
+    if points is not None and frontier is None:
+        raise UsageError("--points does nothing without --frontier", hint="give --frontier, or leave it out")
     if flops is not None:
-        if N or D:
-            raise UsageError("--flops finds N and D itself", hint="leave out -N and -D, or --flops")
+        if N or D or frontier is not None:
+            hint = "leave out -N, -D and --frontier, or --flops"
+            raise UsageError("--flops finds N, D and one mixture itself", hint=hint)
         best: Any = sm.optimize_compute(fit, flops, **keywords)
         out.answer(best, lambda: mixture_view(best, out.verbose))
         return

@@ -19,7 +19,7 @@ from shapleymix.fitting.held_out import Scores, choose_law, score
 from shapleymix.fitting.jumps import Jumps
 from shapleymix.fitting.noise import Noise, form_draws, form_errors
 from shapleymix.fitting.one_law import LawFit, fit_other_form, score_fit
-from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, HasBudget, Names, Points, Prediction, points_of
+from shapleymix.fitting.prediction import MOST_WARNINGS, BudgetSpec, Names, Points, Prediction, points_of, tokens_of
 from shapleymix.fitting.regimes import RegimeSplit, fit_regimes, part_regimes
 from shapleymix.fitting.repetition import ParameterRow, limits_of_points, warnings_of_repetition
 from shapleymix.fitting.settings import AUTO, FINAL, LEVEL, SEED, Keywords, Settings, with_settings
@@ -203,8 +203,7 @@ class Fit(Tabular, LawFit):
         """
         level = parse_level(level)
         table = languages_of(languages)
-        if table is None and available is None and isinstance(p, HasBudget):
-            available = p.tokens_at_hand
+        available = tokens_of(p if isinstance(p, (list, tuple)) else [p], available, table)
         supply, read = tokens_at_hand(self.sources, table, available), unit_of(unit, table, self.targets, self.parents)
         names, mixtures, sizes, tokens = points_of(p, N, D, self.sources, supply, runs)
         limits = limits_of_points(unique, supply, mixtures)
@@ -285,8 +284,8 @@ class Fit(Tabular, LawFit):
         return (self.own >= 0) & (p[:, self.own] < TRACE)
 
     def is_untold(self, p: FloatArray) -> BoolArray:
-        """Losses (R, K) that nothing tells: of another mixture (R, M) than the one of all runs, and of those without the
-        target's own source, where a filter on own tokens left out the runs that had none of it.
+        """Losses (R, K) that nothing tells: of another mixture (R, M) than the one of all runs, and of mixtures without
+        the target's own source, where a filter on own tokens left out the runs that had none of it.
         """
         if self.coverage.has_one_mixture:
             return np.any(self.coverage.beyond_ratios(p) > 0, axis=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -14,7 +14,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.mixtures import HasMixture, MixtureSpec, check, mixture_of
-from shapleymix.tables.words import Ratio, parse_size
+from shapleymix.tables.words import Amounts, Ratio, parse_size
 
 Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
 """A mixture that is given otherwise than by ratios in the order of the sources."""
@@ -179,6 +179,23 @@ class HasBudget(Protocol):
 
     @property
     def tokens_at_hand(self) -> Mapping[str, float]: ...
+
+
+def tokens_of(mixtures: Iterable[object], available: Amounts | None, table: object = None) -> Amounts | None:
+    """Unique tokens as they are given, or else those for which mixtures among these were found.
+
+    Raises
+    ------
+    UsageError
+        If mixtures were found for different ones.
+    """
+    if available is not None or table is not None:
+        return available
+    known = {tuple(one.tokens_at_hand.items()) for one in mixtures if isinstance(one, HasBudget)}
+    if len(known) > 1:
+        message = "the mixtures were found for different unique tokens"
+        raise UsageError(message, hint="give the available tokens, or a languages table")
+    return dict(*known) or None
 
 
 _SPELT = (str, os.PathLike, Mapping, HasMixture)

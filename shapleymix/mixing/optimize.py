@@ -19,6 +19,7 @@ import numpy as np
 
 from shapleymix.errors import InfeasibleError, SolveError, UsageError
 from shapleymix.fitting.own_fit import AnyFit, FitSpec, OwnFit, as_fit
+from shapleymix.fitting.prediction import tokens_of
 from shapleymix.fitting.settings import Size
 from shapleymix.mixing.answers import Candidates, Mixture
 from shapleymix.mixing.asked import Asked, is_called_as, takes_keywords
@@ -28,7 +29,7 @@ from shapleymix.mixing.reporting import candidates_of, report
 from shapleymix.mixing.solving import solve_all
 from shapleymix.records import FloatArray
 from shapleymix.statistics import interval_ends
-from shapleymix.tables.mixtures import Rivals
+from shapleymix.tables.mixtures import Rivals, rivals_of
 from shapleymix.tables.words import parse_budget
 
 
@@ -210,7 +211,9 @@ def compare_mixtures(fit: FitSpec, mixtures: Rivals, N: Size, D: Size, **keyword
     UsageError
         If no mixture is given, one cannot be read, or an option is out of range.
     """
-    return problem(fit, N, D, **keywords).compare(mixtures)
+    named = rivals_of(mixtures)
+    keywords["available"] = tokens_of(named.values(), keywords.get("available"), keywords.get("languages"))
+    return problem(fit, N, D, **keywords).compare(named)
 
 
 @takes_keywords
