@@ -309,11 +309,11 @@ class Fit(Tabular, LawFit):
         found += place.lacking(losses)
         if self.repetition is not None and models_harm(type(self.law)):
             found += self.repetition.much_harm(p, unique, N, D, self.paths, self.targets)
-        found += place.beyond()
+        found += (*of_repeats[:1], *place.beyond())
         if who := self._name_targets(place.foreign):
             where = f"where a mixture has none of a target's own language (here {who})"
             found.append(f"{where}, its loss is that of a fit to all runs")
-        found += of_repeats
+        found += of_repeats[1:]
         return (*found, *(() if self.replicates is None and self.noise is None else self.missing_from_intervals()))
 
     def _name_targets(self, off: BoolArray) -> str:

@@ -355,7 +355,7 @@ class Surface:
     def warnings(self, p: Points, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
         """What a reader of numbers at these mixtures (R, M) should know, by the names of these."""
         p = self._ratios(p)
-        return (*self.known.warnings(p, names), *([] if self.score is None else self._of_scores(p)))
+        return (*([] if self.score is None else self._of_scores(p)), *self.known.warnings(p, names))
 
     def _is_uncalibrated(self, p: FloatArray) -> BoolArray:
         """Which losses (R, T) lie outside of what their task's curve was drawn through."""
