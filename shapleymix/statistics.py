@@ -80,9 +80,11 @@ def _centre(values: FloatArray, mask: BoolArray) -> FloatArray:
 
 
 def nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
-    """Minimise `x.gram.x / 2 - right.x` over `x >= 0`, for grams (Q, P, P), positive definite, and sides (Q, P)."""
+    """Minimise `x.gram.x / 2 - right.x` over `x >= 0`, for grams (..., P, P), positive definite, and sides (..., P)."""
     from scipy.optimize import nnls  # late: reading tables takes no SciPy
 
     root = np.linalg.cholesky(gram)
-    side = np.linalg.solve(root, right[..., None])[..., 0]
-    return np.stack([nnls(rows.T, column)[0] for rows, column in zip(root, side, strict=True)])
+    side, found = np.linalg.solve(root, right[..., None])[..., 0], np.empty(right.shape)
+    for place in np.ndindex(right.shape[:-1]) if right.size else ():  # none of no unknowns, which break `nnls`
+        found[place] = nnls(root[place].T, side[place])[0]
+    return found

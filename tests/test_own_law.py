@@ -44,6 +44,19 @@ class Frozen(Law):
         return np.broadcast_to(over_runs(self.level), (len(p), 3))
 
 
+@dataclass(frozen=True)
+class Level(Law):
+    """A law without a linear symbol."""
+
+    kind = "law/level-of-a-test"
+    name = "level"
+
+    log: FloatArray = fitted(positive=False)
+
+    def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
+        return np.exp(over_runs(self.log)) * np.ones((len(p), 1))
+
+
 @pytest.fixture
 def truth(monkeypatch: pytest.MonkeyPatch) -> Toy:
     """The toy law, listed as one line in `LAWS` would list it."""
@@ -85,6 +98,12 @@ def test_the_weak_prior_pulls_on_coefficients_by_their_role(truth):
 def test_a_law_with_nothing_to_fit_is_refused_by_name(truth):
     with pytest.raises(FitError, match="law 'frozen' has no symbol that a fit determines"):
         fit(log_of_toy(truth), Frozen, bootstrap=0, folds=0)
+
+
+def test_no_symbol_need_be_linear(truth):
+    log = log_of_toy(truth)
+    found = fit(log, Level, bootstrap=0, folds=0, delta=np.inf)
+    np.testing.assert_allclose(found.law.log, np.log(log.loss).mean(axis=0), rtol=1e-6)
 
 
 def test_a_linear_symbol_is_one_number_a_target():

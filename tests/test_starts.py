@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import nnls
 from simulated import log_of
 
-from shapleymix.fitting.symbols import _nonnegative
 from shapleymix.laws import LAWS, Observations
 from shapleymix.laws.mixture_laws import mixture_slopes
 from shapleymix.records import FloatArray
+from shapleymix.statistics import nonnegative
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 4])
@@ -18,7 +18,7 @@ def test_nonnegative_least_squares_of_every_problem(columns):
     rng = np.random.default_rng(columns)
     matrix, y = rng.normal(size=(60, 12, columns)), rng.normal(size=(60, 12))
     gram, right = matrix.swapaxes(1, 2) @ matrix, (y[:, None, :] @ matrix)[:, 0]
-    found = _nonnegative(gram, right)
+    found = nonnegative(gram, right)
     expected = np.stack([nnls(a, b)[0] for a, b in zip(matrix, y, strict=True)])
     assert (expected == 0).any()
     np.testing.assert_allclose(found, expected, atol=1e-7)

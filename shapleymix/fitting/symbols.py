@@ -60,14 +60,10 @@ class Packing:
         """The names of those in which the loss is linear."""
         return tuple(known.name for known in self.free if known.role == "linear")
 
-    def width(self, parameter: Parameter) -> int:
-        """How many unknowns a symbol takes."""
-        return self.sources if parameter.axes == "MK" else 1
-
     @cached_property
     def owners(self) -> tuple[Parameter, ...]:
         """The declaration of every unknown's symbol, length P."""
-        return tuple(parameter for parameter in self.free for _ in range(self.width(parameter)))
+        return tuple(known for known in self.free for _ in range(self.sources if known.axes == "MK" else 1))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -77,8 +73,8 @@ class Packing:
     @cached_property
     def slices(self) -> dict[str, slice]:
         """Where each symbol lies in the vector."""
-        ends = np.cumsum([self.width(parameter) for parameter in self.free])
-        return {known.name: slice(end - self.width(known), end) for known, end in zip(self.free, ends, strict=True)}
+        firsts = {known.name: self.names.index(known.name) for known in self.free}
+        return {name: slice(first, first + self.names.count(name)) for name, first in firsts.items()}
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
         """The box of the search, two arrays (P,)."""
@@ -146,7 +142,8 @@ def starting_points(
         relative = seen.weight * np.exp(-2.0 * seen.log_loss)  # squares of relative, not absolute, errors
         gram = np.einsum("rk,csrk,dsrk->skcd", relative, columns, columns, optimize=True)
         right = np.einsum("rk,csrk,srk->skc", relative, columns, gap, optimize=True)
-        solved = _nonnegative(gram, right)
+        ridge = 1e-10 * np.einsum("...cc->...c", gram).max(axis=-1, initial=0.0) + 1e-300
+        solved = nonnegative(gram + ridge[..., None, None] * np.eye(gram.shape[-1]), right)
         error = np.einsum("skcd,skc,skd->sk", gram, solved, solved, optimize=True) - 2.0 * (right * solved).sum(axis=-1)
         error += np.einsum("rk,srk->sk", relative, gap**2)
         amounts = {name: np.maximum(solved[..., index], 1e-4) for index, name in enumerate(packing.linear)}
@@ -189,14 +186,6 @@ def _columns(
     offset = loss()
     columns = [loss(**{name: 1.0}) - offset for name in packing.linear]
     return offset, np.array(columns).reshape(len(columns), *offset.shape)
-
-
-def _nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
-    """Minimise `x.gram.x / 2 - right.x` over `x >= 0` for every problem."""
-    columns = right.shape[-1]
-    ridge = 1e-10 * np.einsum("...cc->...c", gram).max(axis=-1, initial=0.0) + 1e-300
-    every = gram + ridge[..., None, None] * np.eye(columns)
-    return nonnegative(every.reshape(-1, columns, columns), right.reshape(-1, columns)).reshape(right.shape)
 
 
 TUNED = ("center", "spread", "kin")  # fields of a `PriorTable` that knobs change

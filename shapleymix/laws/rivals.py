@@ -176,8 +176,7 @@ class _Rows:
         penalty = ridge[:, :, None] * np.eye(columns.shape[1])  # (ridges, P, P)
         shape = (*right.shape[:3], len(MARINER_RIDGES), columns.shape[1])
         every = np.broadcast_to(gram[:, :, None, None] + penalty, (*shape, shape[-1]))
-        side = np.broadcast_to(right[..., None, :], shape).reshape(-1, shape[-1])
-        x = nonnegative(every.reshape(-1, *every.shape[-2:]), side).reshape(shape)
+        x = nonnegative(every, np.broadcast_to(right[..., None, :], shape))
         return x, level[..., None] - np.einsum("vkp,vkflp->vkfl", center, x)
 
     def error(self, shape: Shape) -> FloatArray:
