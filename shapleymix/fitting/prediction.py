@@ -14,7 +14,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.mixtures import HasMixture, MixtureSpec, check, mixture_of
-from shapleymix.tables.words import Amounts, Ratio, parse_size
+from shapleymix.tables.words import Amounts, Ratio, parse_budget
 
 Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
 """A mixture that is given otherwise than by ratios in the order of the sources."""
@@ -102,7 +102,7 @@ def points_of(
     UsageError, DataError
         If they spell no points, and why.
     """
-    sizes, tokens = _positive(_budget(p, N, "N"), "N"), _positive(_budget(p, D, "D"), "D")
+    sizes, tokens = _sizes(p, N, "N"), _sizes(p, D, "D")
     mixtures = mixtures_at(p, tokens, sources, supply)
     rows = max(len(mixtures), len(sizes), len(tokens))
     lengths = {"p": len(mixtures), "N": len(sizes), "D": len(tokens)}
@@ -110,17 +110,18 @@ def points_of(
     if odd:
         hint = "give one of each, or as many of each"
         raise UsageError(f"{', '.join(odd)}, expected 1 or {rows} as the others have", hint=hint)
-    spread = [np.broadcast_to(values, (rows,)).astype(np.float64) for values in (sizes, tokens)]
-    return _names(runs, rows), np.broadcast_to(mixtures, (rows, mixtures.shape[1])).copy(), spread[0], spread[1]
+    spread = np.resize(mixtures, (rows, mixtures.shape[1])), np.resize(sizes, rows), np.resize(tokens, rows)
+    return _names(runs, rows), *spread
 
 
-def _budget(p: Points, given: BudgetSpec | None, name: Literal["N", "D"]) -> BudgetSpec:
-    """N or D as given, or that of an optimised mixture."""
-    if given is not None:
-        return given
-    if isinstance(p, HasBudget):
-        return p.N if name == "N" else p.D
-    raise UsageError(f"{name} is missing", hint=f"give {name}, for instance {name}='100M', beside the mixture")
+def _sizes(p: Points, given: BudgetSpec | None, name: Literal["N", "D"]) -> FloatArray:
+    """N or D (R,), of one word or number or of several; where none is given that of an optimised mixture."""
+    if given is None:
+        if not isinstance(p, HasBudget):
+            raise UsageError(f"{name} is missing", hint=f"give {name}, for instance {name}='100M', beside the mixture")
+        given = p.N if name == "N" else p.D
+    listed = np.atleast_1d(np.asarray(given, dtype=object)).tolist()
+    return np.array([parse_budget(one, name) for one in listed], dtype=np.float64)
 
 
 def _names(given: Names, count: int) -> tuple[str, ...]:
@@ -148,7 +149,10 @@ def mixtures_at(p: Points, tokens: FloatArray, sources: tuple[str, ...], availab
         counts = tokens if len(tokens) == len(several) else np.full(len(several), tokens[0])
         pairs = zip(several, counts.tolist(), strict=True)
         return np.stack([mixture_of(one, sources, available, D) for one, D in pairs])
-    numbers = _numbers(p, "p", _MIXTURE_HINT)
+    try:
+        numbers = np.asarray(p, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"p is {described(p)}, not numbers", hint=_MIXTURE_HINT) from error
     if numbers.ndim not in (1, 2):
         raise UsageError(f"{described(p)} is no mixture", hint=_MIXTURE_HINT)
     mixtures = np.atleast_2d(numbers)
@@ -201,23 +205,3 @@ def tokens_of(mixtures: Iterable[object], available: Amounts | None, table: obje
 _SPELT = (str, os.PathLike, Mapping, HasMixture)
 
 _MIXTURE_HINT = "a mixture is written en=0.5,de=0.5, as a mapping, an array of ratios, a Mixture, or a saved one's path"
-
-
-def _numbers(value: object, name: str, hint: str) -> FloatArray:
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"{name} is {described(value)}, not numbers", hint=hint) from error
-
-
-def _positive(value: BudgetSpec, name: str) -> FloatArray:
-    hint = "sizes are written 243M, 100B or 1.5e9"
-    listed = value if isinstance(value, str) or not isinstance(value, Sequence) else [_size(one) for one in value]
-    numbers = np.atleast_1d(_numbers(_size(listed), name, hint))
-    if numbers.ndim != 1 or not (np.isfinite(numbers) & (numbers >= 1)).all():
-        raise UsageError(f"{name} must be finite and at least 1", hint=hint)
-    return numbers
-
-
-def _size(value: object) -> object:
-    return parse_size(value) if isinstance(value, str) else value
