@@ -303,16 +303,15 @@ class Surface:
 
     def mean(self, p: Points) -> FloatArray:
         """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
-        return self._read([self.known.losses(one) for one in self._ratios(p)])
+        return self._read(np.stack([self.known.losses(one) for one in self._ratios(p)]))
 
     def of_law(self, p: Points) -> FloatArray:
         """The same by the law alone, without what it misses of mixtures: what an optimiser minimises."""
-        return self._read([self.raised * self.known.of_law(one) for one in self._ratios(p)])
+        return self._read(np.stack([self.raised * self.known.of_law(one) for one in self._ratios(p)]))
 
-    def _read(self, losses: list[FloatArray]) -> FloatArray:
-        """Losses (K,) of R mixtures in the unit, or as error rates, (R, K)."""
-        found = np.stack(losses)
-        return found * self.unit.per_nat if self.score is None else self.score.curves.errors(found[:, self.places])
+    def _read(self, losses: FloatArray) -> FloatArray:
+        """Losses (R, K) in the unit, or as the error rates of the fitted curves."""
+        return losses * self.unit.per_nat if self.score is None else self.score.curves.errors(losses[:, self.places])
 
     def _ratios(self, p: Points) -> FloatArray:
         """Mixtures (R, M), however they are given; an array of such may also lie off the simplex, as slopes ask."""
@@ -380,10 +379,8 @@ class Surface:
 
     def read(self, losses: FloatArray, mixture: int, *, runs: bool) -> FloatArray:
         """Samples in the unit, or of error rates (S, T), from losses (S, K) of a question's mixture of that number."""
-        if self.score is None:
-            return losses * self.unit.per_nat
-        if len(losses) == 1:
-            return self.score.curves.errors(losses[:, self.places])
+        if self.score is None or len(losses) == 1:
+            return self._read(losses)
         count = len(losses) if self.draws is None else self.draws.batch[0]
         curves = self.score.draw(count).take(np.repeat(np.arange(count), len(losses) // count))
         errors = curves.errors(losses[:, self.places])

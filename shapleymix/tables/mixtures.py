@@ -189,10 +189,8 @@ def baseline(
         hint = "give a languages table, or available tokens by name"
         lacking = ", ".join(map(repr, unknown[:5])) or "a source"
         raise UsageError(f"{kind!r} needs the available tokens of {lacking}", hint=hint)
-    if kind == "natural":
-        return smooth(available, 1.0)
-    value = words.parse_positive(number, f"the number of {text!r}")
-    if kind == "temperature":
+    value = 1.0 if kind == "natural" else words.parse_positive(number, f"the number of {text!r}")
+    if kind != "unimax":
         if value < 1:
             hint = f"for p ~ tokens^{value:g} write temperature:{1 / value:.4g}"
             raise UsageError(f"{text!r}: a temperature below 1 is less even than natural; T is 1 or more", hint=hint)
