@@ -8,9 +8,8 @@ from scipy import optimize
 from simulated import log_of
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.estimation import Estimation
+from shapleymix.fitting.estimation import Estimation, estimate, resample
 from shapleymix.fitting.evidence import bootstrap_shares, gather
-from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import Packing
 from shapleymix.laws import LAWS

@@ -7,7 +7,7 @@ import pytest
 from simulated import log_of, mixtures
 
 from shapleymix.fitting.fit import fit
-from shapleymix.fitting.symbols import Levels, complete, draw_untold
+from shapleymix.fitting.symbols import Levels, draw_untold
 from shapleymix.laws import LAWS
 from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
 from shapleymix.laws.learned_base import LearnedBase
@@ -50,7 +50,7 @@ def test_what_is_drawn_changes_no_loss_at_the_budgets_that_were_seen(name, sizes
         for D in tokens:
             budget = np.full(6, N), np.full(6, D)
             expected = truth(p, *budget)
-            np.testing.assert_allclose(complete(truth, levels)(p, *budget), expected, rtol=1e-10)
+            np.testing.assert_allclose(levels.complete(truth)(p, *budget), expected, rtol=1e-10)
             inside = (drawn.alpha < 2.9) & (drawn.beta < 2.9)  # a bound of the exponent comes before the losses
             found = np.where(inside[:, None, :], drawn(p, *budget), expected)
             np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-9)
@@ -92,7 +92,7 @@ def test_a_law_of_another_core_and_a_term_that_the_mixture_tells_are_left_alone(
     """Effective data's B and beta are told by the mixtures, whatever the tokens."""
     truth = truth_of("effective-data")
     levels = Levels(np.array([1e7, 1e8, 1e9]), np.array([3e9]), MEAN, False)
-    assert complete(truth, levels) is truth
+    assert levels.complete(truth) is truth
     assert spread_out(truth, 3, levels, seed=0).beta.tolist() == [truth.beta.tolist()] * 3
 
 

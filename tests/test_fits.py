@@ -9,9 +9,8 @@ import pytest
 from simulated import FAST, log_of, mixtures, with_loss
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.estimation import Stop
+from shapleymix.fitting.estimation import Stop, estimate
 from shapleymix.fitting.fit import Fit, fit
-from shapleymix.fitting.search import estimate
 from shapleymix.laws import LAWS
 from shapleymix.tables.runs import RunLog, write_runs
 

@@ -6,9 +6,8 @@ Modules, in reading order:
   evidence          what a fit gets to see, and what was left out
   least_squares     robust nonlinear least squares for many small problems at once; knows no law
   symbols           a law's symbols as the vectors that the search works on: layout, starts, beliefs, what no run tells
-  repetition        what repeated tokens are worth: told by the log where it repeats any, else published
-  estimation        one law put to weighted evidence, searched in one batch
-  search            from nothing, or from a finished fit, to a law: starts, what repeats are worth, replicates
+  estimation        one law put to weighted evidence, and from nothing, or from a finished fit, to a law, in one batch
+  repetition        what a fit knows of repeated tokens: their worth and harm, told by the log or published
   coverage          whether there are runs enough for a law, and where its fit has data
   study             what fitting and comparing both run on, and what cross-validation chose that a law believes
   residual          what a law misses of mixtures, by what it missed of those of the runs

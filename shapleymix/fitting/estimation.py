@@ -1,7 +1,14 @@
 """Fit one law to weighted evidence: every target, start and replicate in one batch.
 
-Legend: V weightings of the rows (the data itself, cross-validation folds, bootstrap replicates), R rows, K targets, S
-starts, P unknowns.
+From nothing `estimate`, and from a finished fit `resample`, lead to a law: the best of several starts, what repeats are
+worth, replicates. Every target's loss depends on its own symbols and on h and R* of `repetition`, which all targets
+share, so that a search of one target at a time cannot find these. They take Newton steps of their own, with slopes and
+curvature that count how all other symbols would follow (variable projection, Golub and Pereyra 1973). After each step
+every target's symbols are searched for again, from the last ones.
+
+Legend: V weightings of the rows (the data itself, cross-validation folds, bootstrap replicates), Q problems (a
+weighting and a target each), R rows, M sources, K targets, S starts, P unknowns, H shared symbols: log h, and log R* of
+each source.
 """
 
 from __future__ import annotations
@@ -16,13 +23,14 @@ from threadpoolctl import threadpool_limits
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, select_rows
-from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals, Solution, Values, minimize
+from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals, Solution, Values, minimize, solve_free
 from shapleymix.fitting.settings import Settings
-from shapleymix.fitting.symbols import NOISE, Levels, Packing, PriorTable, believe_together, complete, starting_points
+from shapleymix.fitting.symbols import COMMON, NOISE, Levels, Packing, PriorTable, believe_together, starting_points
 from shapleymix.laws import Inputs, Law
 from shapleymix.laws.base import Belief, Observations, Role
-from shapleymix.laws.core import CoreLaw, models_harm
+from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, CoreLaw, models_harm, repetition_prior
 from shapleymix.records import BoolArray, FloatArray, IntArray
+from shapleymix.statistics import MEAN_ABSOLUTE, RandomStream, ranks_of
 
 ITERATIONS, TOLERANCE = 1000, 1e-8  # of a fit: most steps, and the relative change at which it stops
 THREADS = 2  # chunks that are worked on at once; the result does not depend on it
@@ -326,7 +334,7 @@ class Estimation:
         """The laws with unknowns x (V, K, P), in plain units and in the law's own gauge, with leading axis V."""
         givens = {name: np.stack([value] * len(x)) for name, value in self.givens.items()}
         law = self.packing.unpack(x, givens).in_gauge()
-        plain = complete(law.rescale(*self.evidence.units(type(law))), self.levels)
+        plain = self.levels.complete(law.rescale(*self.evidence.units(type(law))))
         return plain.map(lambda _, value: np.ascontiguousarray(value))  # sums keep their bits after a file
 
 
@@ -334,3 +342,155 @@ def _settle(objective: Regression, found: Solution) -> Solution:
     """The same minimum to the last digits: along a plateau only the tails say where it lies, and they say it softly."""
     last = minimize(objective, found.x, SETTLING_ITERATIONS, SETTLING_TOLERANCE, SETTLING_DAMPING)
     return replace(last, converged=found.converged)
+
+
+ROUNDS = 12
+LARGEST, SMALLEST, MOVED = 1.0, 1e-3, 1e-4
+"""Of the logarithms: the longest step, one that ends the search, and that of a difference."""
+CLOSELY = replace(FOLLOW, tolerance=SMALLEST**2)
+LEAST_NOISE, RIDGE = 1e-4, 1e-9
+ENTRIES = 3e6  # of Jacobians at once
+FOLLOWED = 2  # starts, of all that a few iterations compare
+BELIEVED_REPLICATE = 3e-3  # where beliefs hold every unknown: intervals are .2 to .4% narrower than at a tenth of it
+REPLICATE_ROUNDS = 2  # of finding h and R*
+
+
+def estimate(
+    problem: Estimation, shares: FloatArray, progress: Stage = None, known: FloatArray | None = None, stop: Stop = EXACT
+) -> FittedLaws:
+    """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
+    start = problem.find_starts(shares)  # (V, S, K, P)
+    if known is not None:
+        start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
+    start = problem.select_starts(shares, start, FOLLOWED, stop.tolerance)
+    solution = problem.search(shares, start, stop, progress)
+    seen = problem.find_seen(shares)
+    found = problem.as_estimate(solution, seen)
+    if not problem.evidence.tells(problem.packing.law):
+        return found
+    there, x = fit_repetition(problem, shares, found.x)
+    return there.as_estimate(there.search(shares, x[:, None], replace(stop, damping=NEARBY)), seen)
+
+
+def resample(problem: Estimation, shares: FloatArray, x: FloatArray, seed: int, progress: Stage = None) -> FittedLaws:
+    """Fit under each weighting from a known solution x (K, P): for replicates of a finished fit.
+
+    What is believed is drawn anew for each, so that what no run tells is as unsure as the belief.
+    """
+    rng = np.random.default_rng([seed, RandomStream.BELIEFS])
+    draws = rng.standard_normal((len(shares), 1, *x.shape))[:, :, ranks_of(problem.observed.log_loss)]
+    of_core = np.isin(problem.packing.names, [*problem.core])
+    common = rng.standard_normal((len(shares), 1, 1, of_core.sum()))
+    draws[..., of_core] = np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * draws[..., of_core]
+    for place in problem.packing.of_sources():
+        draws[..., place] = draws[..., place][..., ranks_of(problem.evidence.log.p)]
+    start, there = np.broadcast_to(x, (len(shares), 1, *x.shape)), problem
+    if problem.packing.law.takes_repetition and problem.evidence.repeated is None:
+        center = draw_centers(ranks_of(problem.evidence.log.p), len(shares), seed)
+        there = replace(problem, repeated=center)
+        if problem.evidence.tells(problem.packing.law):
+            there, again = fit_repetition(problem, shares, start[:, 0], center, REPLICATE_ROUNDS)
+            start = again[:, None]
+    if of_core.any():  # on a line of N and D there are several valleys, of which the belief may draw another
+        believed = problem.beliefs.center + problem.beliefs.spread * draws
+        start, draws = np.concatenate([start, np.where(of_core, believed, start)], axis=1), draws.repeat(2, axis=1)
+    drawn = bool(problem.packing.law.knobs)  # from what is believed, where no run tells it
+    stop = replace(REPLICATE, tolerance=BELIEVED_REPLICATE) if drawn else REPLICATE
+    solution = there.search(shares, start, stop, progress, draws)
+    return there.as_estimate(solution, problem.find_seen(shares) | drawn)
+
+
+def draw_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
+    """Draws (count, H) of what is believed: the centres of replicates, or their symbols where no run tells any.
+
+    `ranks` (M,) number the sources whatever their order, so that each has the same draws in any.
+    """
+    normal = np.random.default_rng([seed, RandomStream.RATES]).standard_normal((count, 2 + len(ranks)))
+    worth = np.sqrt(SHARED_WORTH) * normal[:, 1:2] + np.sqrt(1 - SHARED_WORTH) * normal[:, 2:][:, ranks]
+    spread = np.column_stack([HARM_PRIOR.spread * normal[:, :1], WORTH_PRIOR.spread * worth])
+    return repetition_prior(len(ranks))[0] + spread
+
+
+def fit_repetition(
+    problem: Estimation, shares: FloatArray, x: FloatArray, center: FloatArray | None = None, rounds: int = ROUNDS
+) -> tuple[Estimation, FloatArray]:
+    """The problem at the shared symbols that fit each weighting (V, R) best, and the targets' unknowns (V, K, P) there.
+
+    `x` (V, K, P) solve the problem at its present shared symbols; `center` (V, H) is the centre of their prior.
+    """
+    usual, covariance = repetition_prior(len(problem.inputs.sources))
+    center, precision = usual if center is None else center, np.linalg.inv(covariance)
+    problem = replace(problem, repeated=np.broadcast_to(problem.repeated, (len(shares), len(usual))))
+    for _ in range(rounds):
+        curvature, slope = _expand(problem, shares, x)
+        slope = slope + (problem.repeated - center) @ precision
+        step = np.clip(-np.linalg.solve(precision + curvature, slope[..., None])[..., 0], -LARGEST, LARGEST)
+        problem = replace(problem, repeated=problem.repeated + step)
+        x = problem.follow(shares, x, CLOSELY)
+        if np.abs(step).max() < SMALLEST:
+            break
+    return problem, x
+
+
+def _expand(problem: Estimation, shares: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Curvature (V, H, H) and slope (V, H) of minus the log likelihood of each weighting, all unknowns following."""
+    V, K = x.shape[:2]
+    replicate, target, flat = np.repeat(np.arange(V), K), np.tile(np.arange(K), V), x.reshape(V * K, -1)
+    size = max(1, int(ENTRIES / (shares.shape[1] * (x.shape[2] + problem.repeated.shape[1]))))
+    found = [
+        _expand_problems(problem, flat[rows], target[rows], shares[replicate[rows]], problem.repeated[replicate[rows]])
+        for rows in (slice(first, first + size) for first in range(0, V * K, size))
+    ]
+    share = _independent(problem, x[0], shares[0]) / K  # targets err together
+    curvature, slope = (np.concatenate(part).reshape(V, K, *part[0].shape[1:]) for part in zip(*found, strict=True))
+    return share * curvature.sum(axis=1), share * slope.sum(axis=1)
+
+
+def _expand_problems(
+    problem: Estimation, x: FloatArray, target: IntArray, shares: FloatArray, at: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The same (Q, H, H) and (Q, H) of each problem by itself, at its unknowns x (Q, P) and shared symbols (Q, H).
+
+    With G the curvature in a problem's own unknowns, S that in the shared symbols, and C the two crossed, the own ones
+    follow a step of the shared by -G^-1 C: so S - C' G^-1 C is left of the curvature.
+    """
+    number, regression = np.arange(len(x)), problem.regression(target, shares, at)
+    residual, jacobian = regression.residuals(x, number)
+    shared = _slopes_in_shared(problem, x, target, at)
+    size = np.maximum(np.abs(residual), LEAST_NOISE)
+    score = (regression.weight * problem.loss.score(residual))[:, None, :]
+    root = np.sqrt(regression.weight * np.minimum(1.0, problem.delta / size))[..., None]  # of Huber's weights
+    own_rows, shared_rows = jacobian * root, shared * root
+    own_slope = (score @ jacobian)[:, 0] + regression.prior.slope(x)
+    matrix, C = regression.prior.matrix(own_rows), own_rows.swapaxes(1, 2) @ shared_rows
+    diagonal, active = regression.prior.precision, regression.find_active(x, own_slope)
+    diagonal = diagonal + (RIDGE * (np.einsum("qpp->qp", matrix) + diagonal) + 1e-300)
+    follow = np.stack([solve_free(matrix, diagonal, one, active) for one in np.moveaxis(C, 2, 0)], axis=2)  # G^-1 C
+    curvature = shared_rows.swapaxes(1, 2) @ shared_rows - C.swapaxes(1, 2) @ follow
+    slope = (score @ shared)[:, 0] - (own_slope[:, None, :] @ follow)[:, 0]
+    runs = 1 / np.square(regression.weight @ problem.alike).sum(axis=1)
+    noise = MEAN_ABSOLUTE * np.einsum("qr,qr->q", regression.weight, size)
+    certainty = np.maximum(runs - x.shape[1], runs / 4) / noise**2  # degrees of freedom over the variance of one run
+    return certainty[:, None, None] * curvature, certainty[:, None] * slope
+
+
+def _slopes_in_shared(problem: Estimation, x: FloatArray, target: IntArray, at: FloatArray) -> FloatArray:
+    """Derivatives (Q, R, H) of the residuals by log h and by log R* of sources that some run repeats; 0 by others."""
+    number, H = np.arange(len(x)), at.shape[1]
+    slopes = np.zeros((len(x), len(problem.evidence.log), H))
+    for place in np.flatnonzero(np.append(True, (problem.evidence.log.p > problem.evidence.shares).any(axis=0))):
+        step = MOVED * (np.arange(H) == place)
+        up, down = (problem.residuals(target, at + side * step)[1](x, number) for side in (1, -1))
+        slopes[..., place] = (up - down) / (2 * MOVED)
+    return slopes
+
+
+def _independent(problem: Estimation, x: FloatArray, share: FloatArray) -> float:
+    """How many independent targets the residuals of one solution x (K, P) amount to: between 1 and K."""
+    seen = problem.observed
+    predicted = replace(problem, repeated=problem.repeated[:1]).predict(x[None])[0]
+    off = np.where(seen.weight * share[:, None] > 0, seen.log_loss - predicted, 0.0)
+    if off.shape[1] < 2:
+        return 1.0
+    values = np.linalg.eigvalsh(np.nan_to_num(np.corrcoef(off.T)))
+    return float(values.sum() ** 2 / np.square(values).sum())

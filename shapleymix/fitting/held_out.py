@@ -13,10 +13,9 @@ from scipy.stats import norm, rankdata, t
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
 from shapleymix.fitting.coverage import require_runs
-from shapleymix.fitting.estimation import FOLD, Estimation
+from shapleymix.fitting.estimation import FOLD, Estimation, estimate
 from shapleymix.fitting.evidence import misses_mixtures
 from shapleymix.fitting.residual import Residual
-from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import AUTO
 from shapleymix.fitting.study import MIXTURES_NEEDED, Study, pick_held_out, tune_beliefs
 from shapleymix.fitting.symbols import Levels

@@ -12,14 +12,13 @@ import numpy as np
 
 from shapleymix.errors import FitError
 from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
-from shapleymix.fitting.estimation import Estimation, Stage
+from shapleymix.fitting.estimation import Estimation, Stage, estimate, resample
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares, cells_of, fold_masks
 from shapleymix.fitting.held_out import HeldOut, Scores, find_missed, predict_held_out, refuse, score, take_logs, teach
 from shapleymix.fitting.noise import Noise
 from shapleymix.fitting.questions import questions_of
 from shapleymix.fitting.repetition import Repetition
 from shapleymix.fitting.residual import Residual
-from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.study import CHOOSING, MIXTURES_NEEDED, Progress, Study, tune_beliefs
 from shapleymix.fitting.symbols import Levels, draw_untold
 from shapleymix.laws import BlackBox, Law

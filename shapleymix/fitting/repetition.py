@@ -1,15 +1,10 @@
-"""What repeated tokens are worth: h and R* that all targets share, their search, and what a fit knows of them.
-
-Every target's loss depends on its own symbols and on these, so that a search of one target at a time cannot find them.
-They take Newton steps of their own, with slopes and curvature that count how all other symbols would follow (variable
-projection, Golub and Pereyra 1973). After each step every target's symbols are searched for again, from the last ones.
+"""What repeated tokens are worth: h and R* that all targets share, and what a fit knows of them.
 
 The formulas are `effective` and `harmful` of `laws.pieces`: one h serves the whole log, and each source has an R*.
 Where runs repeat tokens both are fitted with the targets' symbols, in folds and bootstrap replicates, too.
 Where they do not, both stay at the centre of their prior, and the replicates draw them from it.
 
-Legend: V weightings of the rows, Q problems (a weighting and a target each), R rows, M sources, K targets, P unknowns,
-H shared symbols: log h, and log R* of each source; B replicates.
+Legend: R rows, M sources, K targets, H shared symbols: log h, and log R* of each source; B replicates.
 """
 
 from __future__ import annotations
@@ -23,123 +18,17 @@ from numpy.typing import ArrayLike
 
 from shapleymix.display import short
 from shapleymix.errors import UsageError, described
-from shapleymix.fitting.estimation import FOLLOW, Estimation
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence
-from shapleymix.fitting.least_squares import solve_free
 from shapleymix.fitting.prediction import Names
 from shapleymix.fitting.settings import LEVEL
 from shapleymix.laws import Law
-from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, repetition_prior
 from shapleymix.laws.pieces import harmful
-from shapleymix.records import FloatArray, IntArray, Record
-from shapleymix.statistics import MEAN_ABSOLUTE, RandomStream, interval_ends
+from shapleymix.records import FloatArray, Record
+from shapleymix.statistics import RandomStream, interval_ends
 from shapleymix.tables.languages import harm_map
 from shapleymix.tables.mixtures import ONCE, epochs_of
 
-ROUNDS = 12
-LARGEST, SMALLEST, MOVED = 1.0, 1e-3, 1e-4
-"""Of the logarithms: the longest step, one that ends the search, and that of a difference."""
-CLOSELY = replace(FOLLOW, tolerance=SMALLEST**2)
-LEAST_NOISE, RIDGE = 1e-4, 1e-9
-ENTRIES = 3e6  # of Jacobians at once
 SHOWN = 5  # points of a prediction whose repetitions are told one by one
-
-
-def draw_centers(ranks: IntArray, count: int, seed: int) -> FloatArray:
-    """Draws (count, H) of what is believed: the centres of replicates, or their symbols where no run tells any.
-
-    `ranks` (M,) number the sources whatever their order, so that each has the same draws in any.
-    """
-    normal = np.random.default_rng([seed, RandomStream.RATES]).standard_normal((count, 2 + len(ranks)))
-    worth = np.sqrt(SHARED_WORTH) * normal[:, 1:2] + np.sqrt(1 - SHARED_WORTH) * normal[:, 2:][:, ranks]
-    spread = np.column_stack([HARM_PRIOR.spread * normal[:, :1], WORTH_PRIOR.spread * worth])
-    return repetition_prior(len(ranks))[0] + spread
-
-
-def fit_repetition(
-    problem: Estimation, shares: FloatArray, x: FloatArray, center: FloatArray | None = None, rounds: int = ROUNDS
-) -> tuple[Estimation, FloatArray]:
-    """The problem at the shared symbols that fit each weighting (V, R) best, and the targets' unknowns (V, K, P) there.
-
-    `x` (V, K, P) solve the problem at its present shared symbols; `center` (V, H) is the centre of their prior.
-    """
-    usual, covariance = repetition_prior(len(problem.inputs.sources))
-    center, precision = usual if center is None else center, np.linalg.inv(covariance)
-    problem = replace(problem, repeated=np.broadcast_to(problem.repeated, (len(shares), len(usual))))
-    for _ in range(rounds):
-        curvature, slope = _expand(problem, shares, x)
-        slope = slope + (problem.repeated - center) @ precision
-        step = np.clip(-np.linalg.solve(precision + curvature, slope[..., None])[..., 0], -LARGEST, LARGEST)
-        problem = replace(problem, repeated=problem.repeated + step)
-        x = problem.follow(shares, x, CLOSELY)
-        if np.abs(step).max() < SMALLEST:
-            break
-    return problem, x
-
-
-def _expand(problem: Estimation, shares: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Curvature (V, H, H) and slope (V, H) of minus the log likelihood of each weighting, all unknowns following."""
-    V, K = x.shape[:2]
-    replicate, target, flat = np.repeat(np.arange(V), K), np.tile(np.arange(K), V), x.reshape(V * K, -1)
-    size = max(1, int(ENTRIES / (shares.shape[1] * (x.shape[2] + problem.repeated.shape[1]))))
-    found = [
-        _expand_problems(problem, flat[rows], target[rows], shares[replicate[rows]], problem.repeated[replicate[rows]])
-        for rows in (slice(first, first + size) for first in range(0, V * K, size))
-    ]
-    share = _independent(problem, x[0], shares[0]) / K  # targets err together
-    curvature, slope = (np.concatenate(part).reshape(V, K, *part[0].shape[1:]) for part in zip(*found, strict=True))
-    return share * curvature.sum(axis=1), share * slope.sum(axis=1)
-
-
-def _expand_problems(
-    problem: Estimation, x: FloatArray, target: IntArray, shares: FloatArray, at: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """The same (Q, H, H) and (Q, H) of each problem by itself, at its unknowns x (Q, P) and shared symbols (Q, H).
-
-    With G the curvature in a problem's own unknowns, S that in the shared symbols, and C the two crossed, the own ones
-    follow a step of the shared by -G^-1 C: so S - C' G^-1 C is left of the curvature.
-    """
-    number, regression = np.arange(len(x)), problem.regression(target, shares, at)
-    residual, jacobian = regression.residuals(x, number)
-    shared = _slopes_in_shared(problem, x, target, at)
-    size = np.maximum(np.abs(residual), LEAST_NOISE)
-    score = (regression.weight * problem.loss.score(residual))[:, None, :]
-    root = np.sqrt(regression.weight * np.minimum(1.0, problem.delta / size))[..., None]  # of Huber's weights
-    own_rows, shared_rows = jacobian * root, shared * root
-    own_slope = (score @ jacobian)[:, 0] + regression.prior.slope(x)
-    matrix, C = regression.prior.matrix(own_rows), own_rows.swapaxes(1, 2) @ shared_rows
-    diagonal, active = regression.prior.precision, regression.find_active(x, own_slope)
-    diagonal = diagonal + (RIDGE * (np.einsum("qpp->qp", matrix) + diagonal) + 1e-300)
-    follow = np.stack([solve_free(matrix, diagonal, one, active) for one in np.moveaxis(C, 2, 0)], axis=2)  # G^-1 C
-    curvature = shared_rows.swapaxes(1, 2) @ shared_rows - C.swapaxes(1, 2) @ follow
-    slope = (score @ shared)[:, 0] - (own_slope[:, None, :] @ follow)[:, 0]
-    runs = 1 / np.square(regression.weight @ problem.alike).sum(axis=1)
-    noise = MEAN_ABSOLUTE * np.einsum("qr,qr->q", regression.weight, size)
-    certainty = np.maximum(runs - x.shape[1], runs / 4) / noise**2  # degrees of freedom over the variance of one run
-    return certainty[:, None, None] * curvature, certainty[:, None] * slope
-
-
-def _slopes_in_shared(problem: Estimation, x: FloatArray, target: IntArray, at: FloatArray) -> FloatArray:
-    """Derivatives (Q, R, H) of the residuals by log h and by log R* of sources that some run repeats; 0 by others."""
-    number, H = np.arange(len(x)), at.shape[1]
-    slopes = np.zeros((len(x), len(problem.evidence.log), H))
-    for place in np.flatnonzero(np.append(True, (problem.evidence.log.p > problem.evidence.shares).any(axis=0))):
-        step = MOVED * (np.arange(H) == place)
-        up, down = (problem.residuals(target, at + side * step)[1](x, number) for side in (1, -1))
-        slopes[..., place] = (up - down) / (2 * MOVED)
-    return slopes
-
-
-def _independent(problem: Estimation, x: FloatArray, share: FloatArray) -> float:
-    """How many independent targets the residuals of one solution x (K, P) amount to: between 1 and K."""
-    seen = problem.observed
-    predicted = replace(problem, repeated=problem.repeated[:1]).predict(x[None])[0]
-    off = np.where(seen.weight * share[:, None] > 0, seen.log_loss - predicted, 0.0)
-    if off.shape[1] < 2:
-        return 1.0
-    values = np.linalg.eigvalsh(np.nan_to_num(np.corrcoef(off.T)))
-    return float(values.sum() ** 2 / np.square(values).sum())
-
 
 ParameterRow = tuple[str, str | None, str, float, float, float]
 """Symbol, source or None, target, value, and its interval."""

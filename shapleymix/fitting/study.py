@@ -21,10 +21,8 @@ import numpy as np
 
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
-from shapleymix.fitting.estimation import NEAR, Estimation, Stage
+from shapleymix.fitting.estimation import NEAR, Estimation, Stage, estimate, fit_repetition
 from shapleymix.fitting.evidence import Evidence, Logs, Table, fold_masks, gather, inputs_of, levels, limits_of, one_log
-from shapleymix.fitting.repetition import fit_repetition
-from shapleymix.fitting.search import estimate
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import NOISE, PriorTable
 from shapleymix.laws import BLACK_BOXES, LAWS, Inputs, Law

@@ -297,6 +297,16 @@ class Levels:
         values = {one.name: 0.0 if len(there) == 1 else one.usual for one, there in known}
         return {name: value for name, value in values.items() if value is not None}
 
+    def complete(self, law: Law) -> Law:
+        """The law (..., K) with the centres of what its runs cannot tell; the same losses at their N and D."""
+        if not isinstance(law, CoreLaw):
+            return law
+        for budget, values in self.find_untold(type(law)).items():
+            if len(values) == 1:
+                exponent = np.full(np.shape(law.E), np.exp(EXPONENT_PRIOR[budget].center))
+                law = _change_exponent(law, self, budget, exponent, _slope(budget, np.zeros_like(exponent)))
+        return law
+
 
 def believe_together(packing: Packing, levels: Levels, loss: FloatArray) -> dict[str, Belief]:
     """What is believed of the core's symbols, in the units of the search, where N and D change together.
@@ -323,17 +333,6 @@ AMOUNT_SPREAD = 0.6
 Fitted to its runs at one D / N, 92 and 97% of SlimPajama's losses at others lie inside, and all of Chinchilla's, whose
 intervals are four to five times as wide as they must be (bench_coverage.py); with .08 for N 86 and 87% of SlimPajama's.
 """
-
-
-def complete(law: Law, levels: Levels) -> Law:
-    """The law (..., K) with the centres of what its runs cannot tell; the same losses at their N and D."""
-    if not isinstance(law, CoreLaw):
-        return law
-    for budget, values in levels.find_untold(type(law)).items():
-        if len(values) == 1:
-            exponent = np.full(np.shape(law.E), np.exp(EXPONENT_PRIOR[budget].center))
-            law = _change_exponent(law, levels, budget, exponent, _slope(budget, np.zeros_like(exponent)))
-    return law
 
 
 def draw_untold(law: Law, levels: Levels, seed: int) -> Law:

@@ -17,10 +17,9 @@ from scipy.optimize import least_squares, minimize
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
 from shapleymix.fitting import estimation, regimes
-from shapleymix.fitting.estimation import Estimation
+from shapleymix.fitting.estimation import Estimation, estimate, resample
 from shapleymix.fitting.evidence import bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
-from shapleymix.fitting.search import estimate, resample
 from shapleymix.fitting.settings import Settings
 from shapleymix.laws import LAWS, learned_base
 
