@@ -54,6 +54,11 @@ def ranks_of(columns: FloatArray) -> IntArray:
     return np.argsort(np.lexsort(np.round(columns[::-1], 9))) if columns.size else np.arange(columns.shape[1])
 
 
+def spread_evenly(count: int, most: int) -> IntArray:
+    """The places of so many things, or of at most so many that lie evenly among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+
+
 def interval_ends(level: float) -> tuple[float, float]:
     """The quantiles between which a sample lies with probability `level`, as much left out below as above."""
     return 0.5 - level / 2, 0.5 + level / 2

@@ -210,8 +210,7 @@ def _ties(p: FloatArray) -> FloatArray:
 
 def _ranges(values: FloatArray, used: BoolArray) -> FloatArray:
     """Lowest and highest of each column of `values` (R, C) among each target's used rows, (K, C, 2)."""
-    pairs = [(values[rows].min(axis=0), values[rows].max(axis=0)) for rows in used.T]
-    return np.stack([np.stack(pair, axis=-1) for pair in pairs])
+    return np.stack([[values[rows].min(axis=0), values[rows].max(axis=0)] for rows in used.T]).swapaxes(1, 2)
 
 
 NEAR = 3.0  # intervals of fits without the largest size, 2.2 to 4.1 times the next, hold what they say,

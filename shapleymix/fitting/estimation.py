@@ -145,23 +145,20 @@ class Estimation:
 
     def only(self, targets: IntArray) -> Estimation:
         """The same for some targets alone."""
-        seen, inputs = self.observed, self.inputs
+        seen, evidence, names = self.observed, self.evidence, [self.inputs.targets[j] for j in targets.tolist()]
+        log = evidence.log.align(evidence.log.sources, names)
         return replace(
             self,
+            evidence=replace(evidence, log=log, weight=evidence.weight[:, targets]),
             observed=replace(seen, log_loss=seen.log_loss[:, targets], weight=seen.weight[:, targets]),
-            inputs=replace(inputs, targets=tuple(inputs.targets[j] for j in targets.tolist())),
+            inputs=replace(self.inputs, targets=log.targets),
             givens={name: value[..., targets] for name, value in self.givens.items()},
             beliefs=self.beliefs.only(targets),
         )
 
     def predict(self, x: FloatArray) -> FloatArray:
         """Log losses (V, R, K) that unknowns x (V, K, P) give for every row, without jumps."""
-        return np.log(self.evidence.losses(self.law_at(x), self.repeated, self._columns))
-
-    @property
-    def _columns(self) -> IntArray:
-        """The places of the targets in the log (K,)."""
-        return np.array([self.evidence.log.targets.index(name) for name in self.inputs.targets], dtype=np.int64)
+        return np.log(self.evidence.losses(self.law_at(x), self.repeated))
 
     @cached_property
     def sample(self) -> tuple[Estimation, BoolArray]:
@@ -298,7 +295,7 @@ class Estimation:
             return self.observed.p, None
         ratios = evidence.ratios(at[0] if len(at) == 1 else at)
         strength = np.broadcast_to(np.exp(at[:, :1]), (len(target), 1))
-        return ratios, strength * evidence.harms.T[self._columns[target]] if models_harm(law) else None
+        return ratios, strength * evidence.harms.T[target] if models_harm(law) else None
 
     def _prior(self, target: IntArray, weight: FloatArray, draws: FloatArray | None) -> Prior:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""

@@ -161,16 +161,13 @@ class Evidence:
         """What laws take for the ratios (..., R, M) at log h and log R* (..., 1 + M): less where tokens repeat."""
         return effective(self.log.p, self.shares, np.exp(-repeated[..., 1:])[..., None, :])
 
-    def losses(self, law: Law, repeated: FloatArray, targets: IntArray | None = None) -> FloatArray:
-        """Losses (..., R, K) of a law (...) in plain units on the rows, at log h and log R* (..., 1 + M).
-
-        Jumps are left out. `targets` (K,) are the places in the log of those that the law has, where it has not all.
-        """
-        log, some = self.log, slice(None) if targets is None else targets
+    def losses(self, law: Law, repeated: FloatArray) -> FloatArray:
+        """Losses (..., R, K) of a law (...) in plain units on the rows, without jumps; at log h, log R* (..., 1 + M)."""
+        log = self.log
         q = self.ratios(repeated if self.repeats(type(law)) else self.usual) if law.takes_repetition else log.p
         found = law.losses(q, log.N, log.D)
         if self.repeats(type(law)) and models_harm(type(law)) and isinstance(law, CoreLaw):
-            found = found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * self.harms[:, some])
+            found = found + law.core(log.N, log.D) * (np.exp(repeated[..., 0])[..., None, None] * self.harms)
         return found
 
     def jumps_beside(self, law: type[Law]) -> Jumps | None:

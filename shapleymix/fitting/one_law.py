@@ -76,7 +76,7 @@ def fit_learner(study: Study, law: type[BlackBox], wanted: BoolArray) -> StudyFi
     used = (seen.weight > 0) & study.evidence.final[:, None]
     coverage = coverage_of(log, used, study.untrained)
     repetition = Repetition.of(study.evidence, law, study.seed, study.evidence.usual, None)
-    fitted = predict_rows(study, found, repetition)
+    fitted = predict_rows(study, found, study.evidence.usual)
     residual = find_residual(study, law, fitted, wanted)
     known = LawFit(found, None, (), (), coverage, repetition, {}, residual, None)
     return StudyFit(known, fitted, used, ("a black box has no bootstrap replicates",), None)
@@ -107,7 +107,7 @@ def fit_symbols(study: Study, law: type[Law], wanted: BoolArray, progress: Progr
     stopped = tuple(np.array(study.inputs.targets)[~found.converged[0]].tolist())
     held, point = tuple(problem.packing.fixed), found.law.map(lambda known, value: value[0])
     repetition = Repetition.of(evidence, law, study.seed, found.repeated[0], drawn_symbols)
-    fitted = predict_rows(study, point, repetition)
+    fitted = predict_rows(study, point, found.repeated[0])
     residual = find_residual(study, law, fitted, wanted)
     known = LawFit(point, replicates, stopped, held, coverage, repetition, knobs, residual, None)
     return StudyFit(known, fitted, used, _thin(law, evidence), held_out)
@@ -187,9 +187,8 @@ def fit_other_form(study: Study, point: StudyFit) -> Kaplan | None:
     return cast(Kaplan, found)
 
 
-def predict_rows(study: Study, law: Law, repetition: Repetition | None) -> FloatArray:
-    """Losses (R, K) of a fitted law on the rows of a study."""
-    symbols = study.evidence.usual if repetition is None else repetition.symbols
+def predict_rows(study: Study, law: Law, symbols: FloatArray) -> FloatArray:
+    """Losses (R, K) of a fitted law on the rows of a study, at log h and log R* (1 + M,)."""
     return study.evidence.losses(law, symbols) * np.exp(study.evidence.measure_jumps(type(law)))
 
 

@@ -90,10 +90,10 @@ class Repetition(Record):
         if identified and replicates is not None:  # one number of one form
             replicates = _move_harm(replicates, HARM_ERROR, [seed, RandomStream.RATES, 0])
         present = (p > 0) & np.any(evidence.weight > 0, axis=1, keepdims=True) & (evidence.unique is not None)
-        ends = np.stack([np.where(present, p / shares, far) for far in (np.inf, -np.inf)])
-        both = np.stack([ends[0].min(axis=0, initial=np.inf), ends[1].max(axis=0, initial=-np.inf)], axis=1)
+        epochs = np.where(present, p / shares, np.nan)
+        ends = np.stack([one.reduce(epochs, axis=0, initial=np.nan) for one in (np.fmin, np.fmax)], axis=1)
         mixed = bool(((p > shares * ONCE) & (p < ALONE)).any())
-        return cls(symbols, replicates, identified, mixed, np.where(np.isfinite(both), both, np.nan))
+        return cls(symbols, replicates, identified, mixed, ends)
 
     def with_source(self, row: int) -> Repetition:
         """The same with one more source at a row, of which nothing is known: its R* is the mean of the others."""

@@ -28,6 +28,7 @@ from scipy.spatial.distance import cdist
 
 from shapleymix.fitting.evidence import levels_of
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
+from shapleymix.statistics import spread_evenly
 from shapleymix.tables.runs import RunLog
 
 SHARES = (0.3, 0.5, 0.75, 0.9)
@@ -101,7 +102,7 @@ class Residual(Record):
         left = together @ (each * np.where(there, tame(left)[used], 0.0)) / np.where(total > 0, total, 1.0)
         usual = each.sum(axis=0) / np.maximum(there.sum(axis=0), 1)
         weight = total / np.maximum(count, 1) / np.where(usual > 0, usual, 1.0)
-        kept = np.unique(np.linspace(0, len(cells) - 1, min(len(cells), MOST)).astype(np.int64))
+        kept = spread_evenly(len(cells), MOST)
         rows, own = used[first[kept]], np.arange(len(log.sources))
         runs = tuple(log.runs[row] for row in rows.tolist())
         return cls(log.targets, own, runs, log.p[rows], left[kept], weight[kept], cells[kept, 1])._choose()
@@ -179,10 +180,7 @@ class Residual(Record):
         Targets err alike, so that they count as the root of their number; a larger share must earn its odds.
         """
         G, K = self.left.shape
-        runs, judges = (
-            np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
-            for count, most in ((G, JUDGED), (K, JUDGES))
-        )
+        runs, judges = spread_evenly(G, JUDGED), spread_evenly(K, JUDGES)
         place = np.ix_(runs, judges)
         some = replace(self, p=self.p[runs], left=self.left[place], weight=self.weight[place], size=self.size[runs])
         near, best, found = some.kernel(some.p, some.p), np.inf, self

@@ -28,7 +28,7 @@ from shapleymix.fitting.symbols import NOISE, PriorTable
 from shapleymix.laws import BLACK_BOXES, LAWS, Inputs, Law
 from shapleymix.laws.base import Knobs
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.statistics import MEAN_ABSOLUTE
+from shapleymix.statistics import MEAN_ABSOLUTE, spread_evenly
 from shapleymix.tables.languages import Languages, languages_of, parents_of
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.transfer import TransferMatrix
@@ -92,8 +92,7 @@ def sample_of_targets(problem: Estimation, folds: int) -> IntArray:
     """Targets on which the knobs are chosen: all, or evenly spread ones where all would take too long."""
     targets, unknowns, runs = len(problem.inputs.targets), len(problem.packing.names), len(problem.observed.N)
     operations = min(runs, unknowns) ** 2 * (runs + unknowns) + POWER * runs * unknowns
-    count = max(LEAST_TARGETS, int(ENOUGH / operations / folds))
-    return np.unique(np.linspace(0, targets - 1, min(count, targets)).astype(np.int64))
+    return spread_evenly(targets, max(LEAST_TARGETS, int(ENOUGH / operations / folds)))
 
 
 @dataclass(frozen=True)
