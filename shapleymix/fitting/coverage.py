@@ -252,7 +252,7 @@ class Extrapolation:
         """A sentence for losses (R, K) that no model has."""
         absurd = (losses > self.coverage.untrained) & ~self.foreign
         if absurd.any():
-            yield f"no prediction for {self._those(absurd)}: the law gives more than the loss of an untrained model"
+            yield f"no prediction for {self.name(absurd)}: the law gives more than the loss of an untrained model"
         if np.isnan(losses).any():
             yield f"the law is undefined for {int(np.isnan(losses).sum())} of {losses.size} losses"
 
@@ -289,7 +289,7 @@ class Extrapolation:
             return f"the log holds one {name} ({text}): its effect {known}, {asked}"
         symbols = "".join(f"; {symbol} was held at {value:g}, not fitted" for symbol, value in held.items())
         off = factors > 1
-        of = "" if np.all(off) else f" for {self._those(off)}"
+        of = "" if np.all(off) else f" for {self.name(off)}"
         return f"{name} lies outside of the fitted range {text}{of}, by up to a factor of {factor:.3g}{far}{symbols}"
 
     def _ratio(self) -> str:
@@ -306,7 +306,7 @@ class Extrapolation:
             return f"{text}: every fitted run has some {name}, and models without it may behave differently"
         return f"{text}: no fitted run has any {name}, so its effect is a guess" if high == 0 else text
 
-    def _those(self, off: BoolArray) -> str:
+    def name(self, off: BoolArray) -> str:
         """The targets of a mask (R, K), and at how many points."""
         names = [name for name, out in zip(self.targets, np.any(off, axis=0).tolist(), strict=True) if out]
         points = int(off.any(axis=1).sum())

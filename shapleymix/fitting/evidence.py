@@ -162,7 +162,7 @@ class Evidence:
         return effective(self.log.p, self.shares, np.exp(-repeated[..., 1:])[..., None, :])
 
     def losses(self, law: Law, repeated: FloatArray) -> FloatArray:
-        """Losses (..., R, K) of a law (...) in plain units on the rows, without jumps; at log h, log R* (..., 1 + M)."""
+        """Losses (..., R, K) of a law in plain units on the rows, without jumps; at log h and log R* (..., 1 + M)."""
         log = self.log
         q = self.ratios(repeated if self.repeats(type(law)) else self.usual) if law.takes_repetition else log.p
         found = law.losses(q, log.N, log.D)

@@ -10,7 +10,7 @@ from typing import ClassVar, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shapleymix.display import Columns, Tabular, short
+from shapleymix.display import Columns, Tabular
 from shapleymix.errors import DataError, Location, caution
 from shapleymix.files import Json
 from shapleymix.fitting.coverage import Extrapolation
@@ -304,22 +304,17 @@ class Fit(Tabular, LawFit):
         """
         place, found = self.locate(p, N, D), list[str]()
         of_repeats = warnings_of_repetition(self.repetition, p, unique, D, self.sources, names)
-        if not self.coverage.has_one_mixture and (who := self._name_targets(self.is_untold(p))):
-            found.append(f"no prediction for {who} without any of it: every fitted run had some")
+        if not self.coverage.has_one_mixture and (untold := self.is_untold(p)).any():
+            found.append(f"no prediction for {place.name(untold)} without any of it: every fitted run had some")
         found += place.lacking(losses)
         if self.repetition is not None and models_harm(type(self.law)):
             found += self.repetition.much_harm(p, unique, N, D, self.paths, self.targets)
         found += (*of_repeats[:1], *place.beyond())
-        if who := self._name_targets(place.foreign):
-            where = f"where a mixture has none of a target's own language (here {who})"
+        if place.foreign.any():
+            where = f"where a mixture has none of a target's own language (here {place.name(place.foreign)})"
             found.append(f"{where}, its loss is that of a fit to all runs")
         found += of_repeats[1:]
         return (*found, *(() if self.replicates is None and self.noise is None else self.missing_from_intervals()))
-
-    def _name_targets(self, off: BoolArray) -> str:
-        """The targets with some loss in a mask (R, K); empty if there is none."""
-        names = [self.targets[j] for j in np.flatnonzero(np.any(off, axis=0)).tolist()]
-        return short(names) if names else ""
 
     def parameters(self, level: float = LEVEL) -> list[ParameterRow]:
         """(symbol, source or None, target, value, low, high) of every fitted symbol, but those held at zero.

@@ -17,7 +17,7 @@ from shapleymix.errors import UsageError, printable
 from shapleymix.files import is_table_name
 from shapleymix.records import BoolArray, FloatArray
 from shapleymix.tables.sheets import Table, read_sheet
-from shapleymix.tables.words import Amounts, amounts, check_label, parse_choice, parse_size
+from shapleymix.tables.words import Amounts, amounts, parse_choice, parse_size
 
 COLUMNS = ("language", "family", "parent", "available_tokens", "weight", "max_epochs", "bytes_per_token")
 
@@ -148,10 +148,7 @@ def read_languages(table: Table) -> Languages:
     sheet = read_sheet(table)
     sheet.need(["language"])
     sheet.raise_faults()
-    names = sheet.texts("language")
-    for row, name in enumerate(names):
-        if name and (problem := check_label(name)):
-            sheet.fault(f"the language {name!r} {problem}", row, "language")
+    names = sheet.labels("language")
     sheet.once(zip(names), "the language {!r}", "language", "give each language once")
     group = next((name for name in ("parent", "family") if name in sheet.columns), None)
     if group == "parent" and "family" in sheet.columns:

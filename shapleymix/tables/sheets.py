@@ -23,7 +23,7 @@ from shapleymix.display import Columns, frame_of
 from shapleymix.errors import DataError, Fault, Location, UsageError, described, did_you_mean
 from shapleymix.files import Origin, atomic_write, file_name, read_once
 from shapleymix.records import BoolArray, FloatArray, IntArray
-from shapleymix.tables.words import EXPONENTS, SIZE_HINT, find_repeated
+from shapleymix.tables.words import EXPONENTS, SIZE_HINT, check_label, find_repeated
 
 Table = str | os.PathLike[str] | pl.DataFrame | Columns
 """A path, `-` for standard input, a Polars (or pandas) frame, or a mapping of columns.
@@ -131,6 +131,14 @@ class Sheet:
         found = tuple(cells.cast(pl.String, strict=False).fill_null("").str.strip_chars().to_list())
         for row in [row for row, text in enumerate(found) if not (text or empty)]:
             self.fault(f"{column} is empty", row, column)
+        return found
+
+    def labels(self, column: str) -> tuple[str, ...]:
+        """A column (R,) of names; a fault for the first of each that no one can write in `en=0.5,de=0.5`."""
+        found = self.texts(column)
+        for name in dict.fromkeys(found):
+            if name and (problem := check_label(name)):
+                self.fault(f"the {column} {name!r} {problem}", found.index(name), column)
         return found
 
     def refuse(self, wrong: BoolArray, column: str, values: FloatArray, expected: str, hint: str | None = None) -> None:

@@ -20,7 +20,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.statistics import cosine, pearson
 from shapleymix.tables.languages import own_data
 from shapleymix.tables.sheets import Sheet, Table, read_sheet, write_table
-from shapleymix.tables.words import align, check_label, find_repeated
+from shapleymix.tables.words import align, find_repeated
 
 SIDECAR_KIND = "transfer-provenance"
 MEASURES = ("cosine", "pearson", "cosine_off_diagonal", "pearson_off_diagonal")
@@ -290,16 +290,11 @@ def _require_equal(
 
 def _pairs(sheet: Sheet) -> tuple[IntArray, tuple[str, ...], tuple[str, ...]]:
     """The row (M, K) of each pair, the sources and the targets; labels must be usable, every pair be there once."""
-    cells = {column: sheet.texts(column) for column in ("source", "target")}
-    labels = {column: tuple(dict.fromkeys(names)) for column, names in cells.items()}
-    pairs, hint = list(zip(*cells.values(), strict=True)), "give every pair once"
+    cells = [sheet.labels(column) for column in ("source", "target")]
+    pairs, hint = list(zip(*cells, strict=True)), "give every pair once"
     sheet.once(pairs, "the pair {} -> {}", "target", hint)
-    for column, names in labels.items():
-        for name in names:
-            if name and (problem := check_label(name)):
-                sheet.fault(f"the label {name!r} {problem}", cells[column].index(name), column)
     row = {pair: place for place, pair in enumerate(pairs)}
-    sources, targets = labels.values()
+    sources, targets = (tuple(dict.fromkeys(names)) for names in cells)
     for pair in product(sources, targets):
         if pair not in row:
             sheet.fault(f"lacks the pair {pair[0]} -> {pair[1]}", hint=hint)
