@@ -30,10 +30,9 @@ class Predicts(Protocol):
     It may give convex pieces besides, `pieces(N, D) -> Pieces`, and such of draws, `draws(N, D) -> Pieces`.
     """
 
-    @property
-    def sources(self) -> tuple[str, ...]: ...
-    @property
-    def targets(self) -> tuple[str, ...]: ...
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+
     def predict(self, p: FloatArray, N: FloatArray, D: FloatArray, /) -> object: ...
 
 

@@ -175,14 +175,9 @@ def _list_spelt(p: Points) -> Sequence[Any]:
 class HasBudget(Protocol):
     """A result at one budget and supply, such as `Mixture`."""
 
-    @property
-    def N(self) -> float: ...
-
-    @property
-    def D(self) -> float: ...
-
-    @property
-    def tokens_at_hand(self) -> Mapping[str, float]: ...
+    N: float
+    D: float
+    tokens_at_hand: Mapping[str, float]
 
 
 def tokens_of(mixtures: Iterable[object], available: Amounts | None, table: object = None) -> Amounts | None:
