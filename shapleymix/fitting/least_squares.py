@@ -38,13 +38,13 @@ def solve_free(matrix: FloatArray, diagonal: FloatArray, right: FloatArray, fixe
     return np.where(fixed, 0.0, found)
 
 
+def find_active(gradient: FloatArray, low: FloatArray, high: FloatArray) -> BoolArray:
+    """Unknowns at an edge of the box around the present point (`low <= 0 <= high`) that it pushes further out."""
+    return ((low >= 0) & (gradient > 0)) | ((high <= 0) & (gradient < 0))
+
+
 def step_in_box(
-    matrix: FloatArray,
-    diagonal: FloatArray,
-    gradient: FloatArray,
-    active: BoolArray,
-    low: FloatArray,
-    high: FloatArray,
+    matrix: FloatArray, diagonal: FloatArray, gradient: FloatArray, low: FloatArray, high: FloatArray
 ) -> FloatArray:
     """The minimum of `step.(C step) / 2 + gradient.step` within a box, C the curvature, nearly always exactly.
 
@@ -56,12 +56,10 @@ def step_in_box(
     ----------
     matrix, diagonal, gradient : array (Q, P, P), (Q, P) and (Q, P)
         The curvature, as `apply` takes it, and the gradient of every problem.
-    active : bool array (Q, P)
-        Unknowns that are at the edge to begin with.
     low, high : array (Q, P)
         The box around the present point: `low <= 0 <= high`.
     """
-    edge = np.where(active, 0.0, np.nan)  # where an unknown is at an edge, how far from here
+    edge = np.where(find_active(gradient, low, high), 0.0, np.nan)  # where an unknown is at an edge, how far from here
     step = np.empty_like(gradient)
     rows = np.arange(len(gradient))
     for _ in range(PASSES):
@@ -230,7 +228,7 @@ class Regression:
 
     def find_active(self, x: FloatArray, gradient: FloatArray) -> BoolArray:
         """Unknowns at a bound that the gradient pushes further out."""
-        return ((x <= self.low) & (gradient > 0)) | ((x >= self.high) & (gradient < 0))
+        return find_active(gradient, self.low - x, self.high - x)
 
 
 def minimize(
@@ -278,9 +276,7 @@ def _step(objective: Regression, state: _State) -> tuple[FloatArray, FloatArray]
     told = np.einsum("qpp->qp", state.matrix).max(axis=1, keepdims=True)  # a firm belief about one holds no other
     ridge = 0.1 * state.damping[:, None] * state.scale + 1e-12 * told + 1e-300
     damped = objective.prior.precision[state.number] + ridge
-    active = objective.find_active(state.x, state.gradient)
-    low, high = objective.low - state.x, objective.high - state.x
-    step = step_in_box(state.matrix, damped, state.gradient, active, low, high)
+    step = step_in_box(state.matrix, damped, state.gradient, objective.low - state.x, objective.high - state.x)
     return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False), damped
 
 

@@ -164,8 +164,7 @@ def _cross_starts(
             continue
         values = np.ones(1) if known.role == "linear" else known.starts  # linear symbols are solved for later
         symbols = {name: np.concatenate([value] * len(values)) for name, value in symbols.items()}
-        flat = np.repeat(values, rows).reshape(-1, *(1 for _ in shapes[known.axes]))
-        symbols[known.name] = flat * np.ones(shapes[known.axes])
+        symbols[known.name] = np.multiply.outer(np.repeat(values, rows), np.ones(shapes[known.axes]))
         rows *= len(values)
     return symbols
 
