@@ -15,7 +15,7 @@ from shapleymix.fitting.evidence import Evidence, beyond_line, line_of, parting_
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.languages import own_data
 from shapleymix.tables.runs import RunLog
-from shapleymix.tables.words import format_size
+from shapleymix.tables.words import format_range
 
 BUDGET_SLACK = 1.01  # a budget this close to the fitted range is inside of it: token counts are rounded to batches
 RATIO_SLACK = 1e-3
@@ -276,7 +276,7 @@ class Extrapolation:
     def _budget(self, name: str, factors: FloatArray) -> str:
         row, target = np.unravel_index(int(factors.argmax()), factors.shape)
         span = (self.coverage.N_range if name == "N" else self.coverage.D_range)[target]
-        text = " to ".join(format_size(value) for value in dict.fromkeys(span.tolist()))
+        text = format_range(span)
         held, factor = self.held.get(name, {}), float(factors[row, target])
         far = ""
         if factor > NEAR:
@@ -308,7 +308,7 @@ class Extrapolation:
 
     def name(self, off: BoolArray) -> str:
         """The targets of a mask (R, K), and at how many points."""
-        names = [name for name, out in zip(self.targets, np.any(off, axis=0).tolist(), strict=True) if out]
+        names = np.array(self.targets)[np.any(off, axis=0)].tolist()
         points = int(off.any(axis=1).sum())
         return f"{short(names)}{f' at {points} of {len(off)} points' if len(off) > 1 else ''}"
 

@@ -34,7 +34,7 @@ from shapleymix.tables.languages import LanguagesSpec, Unit, harm_map, languages
 from shapleymix.tables.mixtures import epochs_of
 from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix
-from shapleymix.tables.words import Amounts, format_size, parse_level
+from shapleymix.tables.words import Amounts, format_range, parse_level
 
 ONE_MIXTURE = "all runs have one mixture, so the fit knows N and D alone: to tell mixtures apart, add runs of others"
 
@@ -109,8 +109,8 @@ class Fit(Tabular, LawFit):
     def headline(self) -> str:
         """The law, and how well it predicts runs that it has not seen."""
         error = "unknown" if self.held_out is None else f"{self.held_out.mean['PE']:.2%}"
-        N, D = (" to ".join(map(format_size, span.tolist())) for span in (self.N_range, self.D_range))
-        return f"Fit of law {self.law.name} to {self.rows} rows, N {N}, D {D}; error on held-out mixtures: {error}"
+        budgets = f"N {format_range(self.N_range)}, D {format_range(self.D_range)}"
+        return f"Fit of law {self.law.name} to {self.rows} rows, {budgets}; error on held-out mixtures: {error}"
 
     @property
     def tells_tokens(self) -> bool:

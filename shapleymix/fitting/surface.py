@@ -366,12 +366,8 @@ class Surface:
     def _of_scores(self, p: FloatArray) -> Iterator[str]:
         """Which tasks are asked about losses, or answer with scores, that no run had."""
         errors = self.mean(p)
-        with np.errstate(invalid="ignore"):
-            masks = self._is_uncalibrated(p), (errors < 0) | (errors > 1)
-        far, none = (
-            [name for name, off in zip(self.targets, np.any(mask, axis=0).tolist(), strict=True) if off]
-            for mask in masks
-        )
+        masks = self._is_uncalibrated(p), (errors < 0) | (errors > 1)
+        far, none = (np.array(self.targets)[np.any(mask, axis=0)].tolist() for mask in masks)
         if far:
             yield f"the loss is outside the range on which {short(far)} was calibrated: the curve is extrapolated"
         if none:
