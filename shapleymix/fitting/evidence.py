@@ -110,7 +110,7 @@ class Evidence:
     """A log with the weight of every loss; weight zero where it was not measured or was filtered out.
 
     `final` (R,) are the rows for whose losses the fit answers, by which it is judged. `unique` (R, M) are the unique
-    tokens that each run could draw on (NaN: no limit; None: none is known). `repeated` (1 + M,) are log h and each
+    tokens that each run could draw on (NaN: no limit, or none is known). `repeated` (1 + M,) are log h and each
     source's log R* where another fit has told them. `jumps` are those of losses, which laws of mixtures leave out.
     """
 
@@ -118,7 +118,7 @@ class Evidence:
     weight: FloatArray  # (R, K)
     final: BoolArray
     notices: tuple[str, ...]
-    unique: FloatArray | None = None
+    unique: FloatArray
     repeated: FloatArray | None = None
     jumps: Jumps | None = None
 
@@ -130,8 +130,6 @@ class Evidence:
     @cached_property
     def shares(self) -> FloatArray:
         """(R, M) unique tokens as a share of each run's D; infinite for no limit."""
-        if self.unique is None:
-            return np.full(self.log.p.shape, np.inf)
         return np.where(np.isnan(self.unique), np.inf, self.unique) / self.log.D[:, None]
 
     @cached_property
@@ -220,8 +218,12 @@ def misses_mixtures(law: type[Law]) -> bool:
     return "mixture" in law.needs and not issubclass(law, BlackBox)
 
 
-def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> Evidence:
+def gather(
+    log: RunLog, settings: Settings, languages: Languages | None = None, *, with_held_out: bool = False
+) -> Evidence:
     """The rows that a fit may use; those that the log's `split` column sets aside only `with_held_out`.
+
+    Unique tokens are those of the log, else of the languages table for all runs.
 
     Raises
     ------
@@ -269,7 +271,9 @@ def gather(log: RunLog, settings: Settings, *, with_held_out: bool = False) -> E
             f"{absent} of {kept.loss.size} losses come from runs that saw none of the target's language, which often "
             f"behave differently: {ONE_LAW}"
         )
-    return Evidence(kept, weight, final, (*of_checkpoints, *notices))
+    at_hand = np.broadcast_to(column_of(languages, "available_tokens", log.sources), kept.p.shape)
+    unique = at_hand if kept.unique is None else kept.unique
+    return Evidence(kept, weight, final, (*of_checkpoints, *notices), unique)
 
 
 def _by_schedule(share: FloatArray, settings: Settings) -> tuple[FloatArray, BoolArray, tuple[str, ...]]:
@@ -293,10 +297,8 @@ def drop_losses(evidence: Evidence, rows: BoolArray) -> Evidence:
 
 def select_rows(evidence: Evidence, rows: BoolArray) -> Evidence:
     """Some of its rows (R,) alone."""
-    unique = None if evidence.unique is None else evidence.unique[rows]
-    return replace(
-        evidence, log=evidence.log.select(rows), weight=evidence.weight[rows], final=evidence.final[rows], unique=unique
-    )
+    arrays = {name: getattr(evidence, name)[rows] for name in ("weight", "final", "unique")}
+    return replace(evidence, log=evidence.log.select(rows), **arrays)
 
 
 def own_source(sources: Sequence[str], targets: Sequence[str]) -> IntArray:
@@ -341,14 +343,6 @@ def inputs_of(
     if matrix is not None and not matrix.in_nats:
         matrix = matrix.calibrate()
     return Inputs(log.sources, log.targets, matrix, languages_of(languages), log.parents)
-
-
-def limits_of(log: RunLog, languages: Languages | None) -> FloatArray | None:
-    """Unique tokens (R, M) of each run: of the log, else of the languages table for all; None if neither says."""
-    if log.unique is not None:
-        return log.unique
-    available = column_of(languages, "available_tokens", log.sources)
-    return None if np.isnan(available).all() else np.broadcast_to(available, log.p.shape)
 
 
 def fold_masks(log: RunLog, folds: int) -> BoolArray:

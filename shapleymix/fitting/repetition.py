@@ -89,7 +89,7 @@ class Repetition(Record):
         identified, p, shares = evidence.tells(law), evidence.log.p, evidence.shares
         if identified and replicates is not None:  # one number of one form
             replicates = _move_harm(replicates, HARM_ERROR, [seed, RandomStream.RATES, 0])
-        present = (p > 0) & np.any(evidence.weight > 0, axis=1, keepdims=True) & (evidence.unique is not None)
+        present = (p > 0) & np.any(evidence.weight > 0, axis=1, keepdims=True) & ~np.isnan(evidence.unique).all()
         epochs = np.where(present, p / shares, np.nan)
         ends = np.stack([one.reduce(epochs, axis=0, initial=np.nan) for one in (np.fmin, np.fmax)], axis=1)
         mixed = bool(((p > shares * ONCE) & (p < ALONE)).any())

@@ -22,7 +22,7 @@ import numpy as np
 from shapleymix.errors import UsageError
 from shapleymix.files import Json
 from shapleymix.fitting.estimation import NEAR, Estimation, Stage, estimate, fit_repetition
-from shapleymix.fitting.evidence import Evidence, Logs, Table, fold_masks, gather, inputs_of, levels, limits_of, one_log
+from shapleymix.fitting.evidence import Evidence, Logs, Table, fold_masks, gather, inputs_of, levels, one_log
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import NOISE, PriorTable
 from shapleymix.laws import BLACK_BOXES, LAWS, Inputs, Law
@@ -322,9 +322,8 @@ def study_of(
     parse_whole(seed, "seed")
     log, table = one_log(logs), languages_of(languages)
     log = replace(log, parents=parents_of(table) or log.parents)
-    evidence = gather(log, settings, with_held_out=with_held_out)
+    evidence = gather(log, settings, table, with_held_out=with_held_out)
     inputs = inputs_of(evidence.log, transfer, table)
-    evidence = replace(evidence, unique=limits_of(evidence.log, inputs.languages))
     if vocabulary is not None and not parse_number(vocabulary, "vocabulary") > 1:
         raise UsageError(f"a vocabulary of {vocabulary:g} entries", hint="give the number of tokens, such as 32000")
     return Study(evidence, inputs, settings, seed, _find_untrained(log, inputs, vocabulary))
