@@ -22,7 +22,7 @@ from shapleymix.laws.core import CoreLaw, models_harm, repetition_prior
 from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.statistics import RandomStream
-from shapleymix.tables.languages import Languages, LanguagesSpec, column_of, harm_map, languages_of, own_data
+from shapleymix.tables.languages import Languages, column_of, harm_map, own_data
 from shapleymix.tables.run_reading import read_runs
 from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Table
@@ -335,14 +335,12 @@ def one_log(logs: Logs) -> RunLog:
     return log.select(np.array(order, dtype=np.int64))
 
 
-def inputs_of(
-    log: RunLog, transfer: TransferMatrix | Table | None = None, languages: LanguagesSpec | None = None
-) -> Inputs:
+def inputs_of(log: RunLog, transfer: TransferMatrix | Table | None, languages: Languages | None = None) -> Inputs:
     """The labels, the transfer matrix (calibrated where it has the loss drops) and the languages table of a fit."""
     matrix = transfer if transfer is None or isinstance(transfer, TransferMatrix) else read_transfer(transfer)
     if matrix is not None and not matrix.in_nats:
         matrix = matrix.calibrate()
-    return Inputs(log.sources, log.targets, matrix, languages_of(languages), log.parents)
+    return Inputs(log.sources, log.targets, matrix, languages, log.parents)
 
 
 def fold_masks(log: RunLog, folds: int) -> BoolArray:
