@@ -93,7 +93,7 @@ class Estimation:
     beliefs: PriorTable
     core: dict[str, Belief]  # what is believed of its symbols besides
     levels: Levels
-    threshold: float  # Huber's, where the user names none
+    delta: float  # Huber's threshold on log residuals
     repeated: FloatArray
 
     @classmethod
@@ -125,7 +125,8 @@ class Estimation:
         core = believe_together(packing, levels, loss)
         believed = PriorTable.of(packing, usual, givens, noise, core)
         alike = evidence.usual[None]
-        return cls(packing, observed, inputs, givens, evidence, settings, believed, core, levels, law.threshold, alike)
+        delta = law.threshold if settings.delta is None else settings.delta
+        return cls(packing, observed, inputs, givens, evidence, settings, believed, core, levels, delta, alike)
 
     def follow(self, shares: FloatArray, start: FloatArray, stop: Stop = FOLLOW) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).
@@ -248,11 +249,6 @@ class Estimation:
         lost = np.round(log.p - self.observed.p, 12)  # of repeated tokens; what differs by rounding alone is one
         place = np.unique(np.column_stack([log.groups, log.N, log.D, lost]), axis=0, return_inverse=True)[1].ravel()
         return (place[:, None] == np.arange(place.max() + 1)).astype(np.float64)
-
-    @property
-    def delta(self) -> float:
-        """Huber's threshold on log residuals."""
-        return self.threshold if self.settings.delta is None else self.settings.delta
 
     def residuals(self, target: IntArray, at: FloatArray) -> tuple[Residuals, Values]:
         """The residuals of some targets (Q,) with their slopes, and without, at log h and log R* (Q or 1, 1 + M)."""

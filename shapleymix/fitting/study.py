@@ -74,7 +74,8 @@ def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progr
     every = np.full(len(start), usual_noise)  # of targets that are not in the sample
     every[sample] = noise
     # Huber's threshold is the median: at 1.345 times it, the textbook's, RegMix with 51 runs is worse by .03%
-    problem = replace(problem, beliefs=replace(problem.beliefs, noise=every), threshold=usual_noise)
+    delta = usual_noise if problem.settings.delta is None else problem.delta
+    problem = replace(problem, beliefs=replace(problem.beliefs, noise=every), delta=delta)
     search = _Search(problem, share, masks, fold)
     search = search.with_repetition(first.x if len(sample) == len(start) else None)
     few = replace(few, problem=search.problem.only(sample))
