@@ -199,6 +199,7 @@ def _parse_rows(sheet: Sheet, roles: Mapping[str, Mapping[str, str]]) -> RunLog:
         notices=tuple(notices),
         lines=sheet.lines,
         files=(Origin(sheet.origin, sheet.digest),),
+        parents={},
     )
     log = log if "run" in sheet.columns else _with_ids(log)
     for row in np.flatnonzero(log.ends < 0.99 * log.D).tolist() if log.schedule is not None else ():
