@@ -266,11 +266,9 @@ def _average(
     freedom = np.broadcast_to((repeats - 1)[:, None], squares.shape)
     if freedom[1:].sum() == 0:
         return mean, None
-    variance = np.empty_like(squares)
-    variance[0] = squares[1:].sum(axis=0) / freedom[1:].sum(axis=0)
-    variance[1:] = _pooled(squares[1:], freedom[1:], own[1:], size[1:])
-    if repeats[0] > 1:
-        variance[0] = squares[0] / freedom[0]
+    alike = slice(0, 1) if repeats[0] > 1 else slice(1, None)  # whose scatter the untrained model has
+    untrained = squares[alike].sum(axis=0) / freedom[alike].sum(axis=0)
+    variance = np.vstack([untrained, _pooled(squares[1:], freedom[1:], own[1:], size[1:])])
     return mean, variance / repeats[:, None]
 
 
