@@ -179,7 +179,7 @@ def _curve(law: str, study: Study, sizes: Sequence[_Size], level: float, notices
     error = scatter / np.sqrt(share * count)
     curves = _draws(share, np.log(PE), error, study.seed)
     ahead = np.unique(np.round(np.array(AHEAD) * now)).astype(np.int64)
-    each = np.array([_ahead(curves, scatter, now, float(n)) for n in ahead])
+    each = _predict(curves, scatter, ahead[:, None] / now)
     ends = sorted([0.5, *interval_ends(level)])
     low, expected, high = np.quantile(each, ends, axis=1, method="nearest")  # of infinite values, too
     return LearningCurve(
@@ -228,9 +228,8 @@ def _draws(share: FloatArray, log_PE: FloatArray, error: FloatArray, seed: int) 
     return np.stack([now, floor[place], slope[place]], axis=1)
 
 
-def _ahead(curves: FloatArray, scatter: float, now: int, mixtures: float) -> FloatArray:
-    """PE (V,) of one fit to so many mixtures, by each draw and the scatter between fits."""
+def _predict(curves: FloatArray, scatter: float, share: FloatArray) -> FloatArray:
+    """PE (A, V) of one fit to so many times (A, 1) the mixtures, by each draw and the scatter between fits."""
     level, floor, slope = curves.T
-    share = mixtures / now
     normal = np.random.default_rng([len(curves), RandomStream.CURVE]).normal(size=len(curves))
     return level * (floor + (1 - floor) * share**-slope) * np.exp(scatter / np.sqrt(share) * normal)
