@@ -120,12 +120,10 @@ class TaskCurves(NamedTuple):
 
     def slopes(self, loss: FloatArray) -> tuple[FloatArray, FloatArray]:
         """First and second derivative of the error rates in the losses."""
-        shape = np.broadcast_shapes(np.shape(loss), np.shape(self.a))
-        first, second = np.empty(shape), np.empty(shape)
+        found = np.empty((2, *np.broadcast_shapes(np.shape(loss), np.shape(self.a))))
         for code, tasks in self._by_shape():
-            once, twice = SHAPES[code].slopes(loss[..., tasks], *self.select(tasks)[:3])
-            first[..., tasks], second[..., tasks] = -once, -twice
-        return first, second
+            found[..., tasks] = SHAPES[code].slopes(loss[..., tasks], *self.select(tasks)[:3])
+        return -found[0], -found[1]
 
     def convex_up_to(self, u: FloatArray, floor: FloatArray, kappa: FloatArray) -> BoolArray:
         """(..., T) whether error rates are convex in the mixture where losses less their floor are at most u."""
