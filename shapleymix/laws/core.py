@@ -50,8 +50,8 @@ FLATTEST, STEEPEST = 0.02, 3.0  # exponents of any curve that runs show
 
 
 @dataclass(frozen=True)
-class CoreLaw(Law):
-    """A law built on the Chinchilla core; losses in nats, N in parameters, D in tokens."""
+class BudgetLaw(Law):
+    """A law with a floor, a power of N and a power of D; losses in nats, N in parameters, D in tokens."""
 
     relative = True
 
@@ -65,6 +65,14 @@ class CoreLaw(Law):
         """E, A / N^alpha and B / D^beta of a law whose symbols have the axes of N and D (see `Law.at`)."""
         with np.errstate(over="ignore"):  # infinite where a budget near zero makes it so
             return self.E, self.A * power(N, -self.alpha), self.B * power(D, -self.beta)
+
+    def rescale(self, N0: float, D0: float) -> Self:
+        return self.swap(A=self.A * power(np.array(N0), self.alpha), B=self.B * power(np.array(D0), self.beta))
+
+
+@dataclass(frozen=True)
+class CoreLaw(BudgetLaw):
+    """A law built on the Chinchilla core, in which the three are added."""
 
     def core_loss(self, N: FloatArray, D: FloatArray) -> FloatArray:
         """C(N, D) of such a law."""
@@ -129,9 +137,6 @@ class CoreLaw(Law):
         """
         return self
 
-    def rescale(self, N0: float, D0: float) -> Self:
-        return self.swap(A=self.A * power(np.array(N0), self.alpha), B=self.B * power(np.array(D0), self.beta))
-
 
 @dataclass(frozen=True)
 class Chinchilla(CoreLaw):
@@ -156,7 +161,7 @@ class Chinchilla(CoreLaw):
 
 
 @dataclass(frozen=True)
-class Kaplan(Law):
+class Kaplan(BudgetLaw):
     """`L_j = E_j + (A_j / N^alpha_j + B_j / D^beta_j)^g_j`: Chinchilla's at g = 1, Kaplan's at E = 0 and beta = 1.
 
     What this form and the core say of budgets beyond the runs, where both tell these as well, is how unsure either is.
@@ -168,19 +173,16 @@ class Kaplan(Law):
     assumption = "the mixture does not matter; neither N nor D alone bounds the loss"
     needs = ("one mixture",)
     takes_repetition = False
-    relative = True
 
-    E: FloatArray = fitted(role="linear")
     A: FloatArray = fitted(budget="N")
-    alpha: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="N", usual=0.2)
     B: FloatArray = fitted(budget="D")
-    beta: FloatArray = fitted(role="exponent", low=FLATTEST, high=STEEPEST, budget="D", usual=0.5)
     g: FloatArray = fitted(low=LEAST_BENT, high=MOST_BENT)
 
     def core(self, N: FloatArray | float, D: FloatArray | float) -> FloatArray:
         """Losses at scalar budgets, (..., K), or at budgets (R,), (..., R, K)."""
         law, N, D = self.at(N, D)
-        return law.E + power(law.A * power(N, -law.alpha) + law.B * power(D, -law.beta), law.g)
+        constant, by_size, by_data = law.parts(N, D)
+        return constant + power(by_size + by_data, law.g)
 
     def pieces(self, N: FloatArray | float, D: FloatArray | float) -> Pieces:
         found = self.core(N, D)
@@ -194,9 +196,6 @@ class Kaplan(Law):
         alpha, beta, g = (np.array(one)[:, None] * np.ones(len(usual)) for one in zip(*each, strict=True))
         half = (usual / 4) ** (1 / g) / 2
         return {"A": half, "B": half, "alpha": alpha, "beta": beta, "g": g}
-
-    def rescale(self, N0: float, D0: float) -> Self:
-        return self.swap(A=self.A * power(np.array(N0), self.alpha), B=self.B * power(np.array(D0), self.beta))
 
 
 def models_harm(law: type[Law]) -> bool:
