@@ -10,10 +10,9 @@ table that is folded in half K times: O(2**K T) in all, where a loop over player
 
 from __future__ import annotations
 
-from math import lgamma
-
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import binom
 
 from shapleymix.errors import DataError
 from shapleymix.records import BoolArray, FloatArray, IntArray
@@ -58,8 +57,7 @@ def exact_shapley(payoffs: ArrayLike) -> FloatArray:
 
 def joining_weights(players: int) -> FloatArray:
     """Weight of joining a coalition of s players, `s! (K - s - 1)! / K!` for s = 0 .. K - 1."""
-    log_weights = [lgamma(s + 1) + lgamma(players - s) - lgamma(players + 1) for s in range(players)]
-    return np.exp(log_weights)
+    return 1 / (players * binom(players - 1, np.arange(players)))
 
 
 def contract(table: FloatArray, member: FloatArray, absent: FloatArray) -> FloatArray:

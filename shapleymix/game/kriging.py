@@ -18,6 +18,7 @@ from math import ceil, comb
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
 from shapleymix.display import Shown
@@ -73,7 +74,8 @@ def _posterior(members: BoolArray, payoffs: FloatArray, rho: float) -> _Posterio
     """Universal kriging of the functional `payoffs -> Shapley values` with trend 1 + players."""
     count, players = members.shape
     influence = _influence(players, rho)
-    factor = np.linalg.cholesky(_correlation(members, rho))
+    differing = cdist(members, members, "cityblock")
+    factor = np.linalg.cholesky(rho**differing + _JITTER * np.eye(count))
     trend = np.column_stack([np.ones(count), members])
     whitened = solve_triangular(factor, np.column_stack([trend, payoffs, _covariance(members, influence)]), lower=True)
     trend_w, payoffs_w, cross_w = np.split(whitened, [players + 1, players + 1 + payoffs.shape[1]], axis=1)
@@ -93,13 +95,6 @@ def _posterior(members: BoolArray, payoffs: FloatArray, rho: float) -> _Posterio
         # the restricted log likelihood, its scale tau profiled out
         log_evidence=-0.5 * freedom * np.log(np.maximum(squares, np.finfo(float).tiny)) - volume,
     )
-
-
-def _correlation(members: BoolArray, rho: float) -> FloatArray:
-    indicator = members.astype(float)
-    sizes = indicator.sum(axis=1)
-    differing = sizes[:, None] + sizes - 2 * indicator @ indicator.T
-    return rho**differing + _JITTER * np.eye(len(members))
 
 
 def _influence(players: int, rho: float) -> FloatArray:
