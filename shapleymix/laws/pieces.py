@@ -393,9 +393,8 @@ def effective(p: FloatArray, u: FloatArray, rate: FloatArray | float) -> FloatAr
         The rate lambda; 0 takes repeated tokens for fresh ones.
     """
     again, unique = _again(p, u)
-    known = np.maximum(rate, SMALLEST)
-    with np.errstate(invalid="ignore", over="ignore"):  # passes over fresh text: (1 - exp(-lambda R)) / lambda
-        worth = np.where(np.asarray(rate) * again > 1e-12, -np.expm1(-known * again) / known, again)
+    known = np.maximum(rate, SMALLEST)  # passes over fresh text: (1 - exp(-lambda R)) / lambda
+    worth = np.where(np.asarray(rate) * again > 1e-12, -np.expm1(-known * again) / known, again)
     return np.minimum(p, u) + unique * worth
 
 
@@ -421,9 +420,9 @@ def effective_slopes(p: FloatArray, u: FloatArray, rate: FloatArray) -> tuple[Fl
 
 
 def _again(p: FloatArray, u: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """How often each token is seen beyond the first time, and u where it is finite (else 1)."""
-    unique = np.maximum(np.where(np.isfinite(u), u, 1.0), SMALLEST)
-    return np.where(np.isfinite(u), np.maximum(p / unique - 1, 0.0), 0.0), unique
+    """How often each token is seen beyond the first time, and u as a finite number above 0."""
+    unique = np.clip(u, SMALLEST, 1 / SMALLEST)
+    return np.maximum(p / unique - 1, 0.0), unique
 
 
 def log_ratios(p: FloatArray, nothing: float = 0.0) -> FloatArray:
