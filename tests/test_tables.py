@@ -186,12 +186,12 @@ def test_a_parent_is_a_family():
     rows = {"language": ["a", "b", "c"], "available_tokens": [1e9] * 3}
     parent = read_languages({**rows, "parent": ["en", "en", None]})
     assert parent.family == read_languages({**rows, "family": ["en", "en", None]}).family == ("en", "en", None)
-    assert families_of(parent, ("a", "b", "c")) == {"en": ("a", "b")}
+    assert families_of(parent, ("a", "b", "c"), {}) == {"en": ("a", "b")}
     assert read_languages(parent.columns()).nested
     parents = parents_of(parent) | {"d": "a"}
     assert paths_of(("a", "c", "d"), parents, ("en",)) == ("en/a", "c", "en/a/d")
     assert paths_of(("a", "d"), parents, ("a",)) == ("a", "a/d"), "a source of a target's own name is its own data"
-    assert list(families_of(None, ("en/a", "en/b", "c")).values()) == [("en/a", "en/b")]
+    assert list(families_of(None, ("en/a", "en/b", "c"), {}).values()) == [("en/a", "en/b")]
     assert places(refused(read_languages, {**rows, "parent": ["x"] * 3, "family": ["x"] * 3})) == [(1, "family")]
 
 

@@ -141,9 +141,7 @@ def groups_of(given: Sequence[GroupSpec] | GroupSpec, sources: Sequence[str], fa
     return tuple(found)
 
 
-def families_of(
-    languages: Languages | None, sources: Sequence[str], parents: Parents = MappingProxyType({})
-) -> dict[str, tuple[str, ...]]:
+def families_of(languages: Languages | None, sources: Sequence[str], parents: Parents) -> dict[str, tuple[str, ...]]:
     """The sources of each family that a languages table names, and of each parent that paths and names have."""
     family = {} if languages is None else dict(zip(languages.names, languages.family, strict=True))
     found: dict[str, tuple[str, ...]] = {}
