@@ -51,7 +51,7 @@ class Goal:
         Weight of the penalty, in the unit of the objective, and its mixture.
     curved : CurvedConstraints
         Constraints of the user's own that are no rows of the bounds.
-    tilt : array (M,) or (B, M), optional
+    tilt : array (M,) or (B, M)
         Slopes of a linear term: by how much a replicate's losses lean otherwise than its law, or each replicate's.
     """
 
@@ -62,7 +62,7 @@ class Goal:
     kl: float = 0.0
     anchor: FloatArray | None = None
     curved: CurvedConstraints = field(default_factory=CurvedConstraints)
-    tilt: FloatArray | None = None
+    tilt: FloatArray | float = 0.0
 
     @property
     def pieces(self) -> Pieces:
@@ -95,8 +95,8 @@ class Goal:
 
     def penalty(self, p: FloatArray) -> float:
         """kl KL(p || anchor) of one mixture, infinite outside of the anchor's support, and the linear term."""
-        leaning = 0.0 if self.tilt is None else float(self.tilt @ p)
-        return leaning + (0.0 if self.anchor is None else self.kl * divergence(p, self.anchor))
+        pull = 0.0 if self.anchor is None else self.kl * divergence(p, self.anchor)
+        return pull + float(np.sum(self.tilt * p))
 
     def total(self, p: FloatArray) -> float:
         """What is minimised, at one mixture: loss and penalty."""
@@ -115,6 +115,5 @@ class Goal:
 
     def gradient(self, p: FloatArray, w: FloatArray) -> FloatArray:
         """Gradient (M,) of the weighted sum of losses and of the penalty; -inf where a slope at ratio zero is."""
-        leaning = 0.0 if self.tilt is None else self.tilt
         pull = 0.0 if self.anchor is None else self.kl * divergence_gradient(p, self.anchor)
-        return self.pieces.gradient(p, w) + leaning + pull
+        return self.pieces.gradient(p, w) + self.tilt + pull

@@ -187,11 +187,11 @@ def report(one: Question, proof: Proof) -> Mixture:
     )
 
 
-def _tilts(one: Question, p: FloatArray, draws: Pieces) -> FloatArray | None:
-    """By how much the objective leans otherwise than each replicate's law (B, M) at the optimum p (M,)."""
+def _tilts(one: Question, p: FloatArray, draws: Pieces) -> FloatArray | float:
+    """By how much the objective leans otherwise than each replicate's law (B, M) at the optimum p (M,), if known."""
     surface, goal = one.surface, one.goal
     if (found := surface.known.tilts(p, draws.batch[0])) is None:
-        return None
+        return 0.0
     places = slice(None) if surface.places is None else surface.places
     weighed = goal.active(p) * goal.pieces.plain_losses(p)
     if goal.pieces.curves is not None:

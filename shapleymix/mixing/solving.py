@@ -128,7 +128,7 @@ def solve_all(goals: Sequence[Goal], seed: int = 0) -> list[Proof]:
     return [_prove_optimum(goal, goal, found, place) for place, goal in enumerate(goals)]
 
 
-def solve_replicates(goal: Goal, draws: Pieces, tilts: FloatArray | None = None) -> FloatArray:
+def solve_replicates(goal: Goal, draws: Pieces, tilts: FloatArray | float = 0.0) -> FloatArray:
     """Optima (B, M) under each replicate of the law, without proofs; without those whose search fails.
 
     `tilts` (B, M) say by how much losses lean otherwise than the law of each. The cost grows as B M^2 (M + K) for each
@@ -211,7 +211,7 @@ def _program(goals: Sequence[Goal], pieces: Pieces) -> Program:
         lower=each([goal.within.lower for goal in goals]),
         upper=each([goal.within.upper for goal in goals]),
         anchor=each([none + 1 if goal.anchor is None else goal.anchor for goal in goals]),
-        tilt=each([none if goal.tilt is None else goal.tilt for goal in goals]),
+        tilt=each([none + goal.tilt for goal in goals]),
         equal=rows[:equal],
         values=limits[:equal],
         rows=rows[None, equal:],
