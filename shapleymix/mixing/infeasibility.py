@@ -118,12 +118,10 @@ def _against(bounds: Polytope, more_of: FloatArray) -> str:
 
 def _faults_of_distance(bounds: Polytope, ball: Ball) -> list[Fault]:
     """Whether no mixture within the other bounds is near enough to the centre."""
-    if bounds.violation(ball.center) <= FEASIBLE:
-        return []
-    text = f"no mixture within the other bounds is within {ball.radius:.4g} of the one to stay near"
-    least = _least_distance(bounds, ball)
+    least = 0.0 if bounds.violation(ball.center) <= FEASIBLE else _least_distance(bounds, ball)
     if least <= ball.radius * (1 + 1e-6) + FEASIBLE:
         return []
+    text = f"no mixture within the other bounds is within {ball.radius:.4g} of the one to stay near"
     hint = f"widen it to {least * 1.001:.4g}, or loosen the other bounds"
     hint = hint if np.isfinite(least) else "give that mixture some of all sources that the bounds need, or use l1"
     return [Fault(f"{text}: the nearest is at {least:.4g}", value=f"{least:.6g}", hint=hint)]
