@@ -256,7 +256,6 @@ def _boost(features: FloatArray, y: FloatArray, weight: FloatArray, aside: BoolA
         raise FitError("too few mixtures for boosted trees", hint="give more runs, or leave 'gbm' out")
     weight = weight / weight[weight > 0].mean()  # only shares matter, but to the trees' tie-breaks
     options = {
-        "objective": "regression",
         "learning_rate": 0.05,
         "num_leaves": 15,
         "min_data_in_leaf": 3,
