@@ -116,9 +116,8 @@ class Design(Tabular, Record):
 
     def columns(self) -> dict[str, Any]:
         """The rows of a run log without losses, in order, with the number of the batch; N and D where known."""
-        known = {name: value for name, value in (("N", self.N), ("D", self.D)) if not np.isnan(value)}
         table: dict[str, Any] = {"run": list(self.runs)}
-        table |= {name: np.full(len(self), value) for name, value in known.items()}
+        table |= {name: np.full(len(self), one) for name, one in (("N", self.N), ("D", self.D)) if not np.isnan(one)}
         table |= {f"p_{name}": self.p[:, place] for place, name in enumerate(self.sources)}
         return table | {"planned_batch": self.batch}
 
