@@ -17,18 +17,10 @@ else it may state: `starts` and `expansion` (a faster and surer fit). A law with
 
 from __future__ import annotations
 
+from shapleymix.laws import mixture_laws as published
 from shapleymix.laws.base import Inputs, Law, Observations, Parameter, fitted, given, over_runs
 from shapleymix.laws.core import Chinchilla, Kaplan
 from shapleymix.laws.learned_base import LearnedBase
-from shapleymix.laws.mixture_laws import (
-    Additive,
-    EffectiveData,
-    Exponential,
-    Family,
-    Shapley,
-    ShapleyConcave,
-    ShapleyTempered,
-)
 from shapleymix.laws.pieces import Pieces
 from shapleymix.laws.rivals import BlackBox, BoostedTrees, Mariner
 
@@ -37,14 +29,14 @@ LAWS: dict[str, type[Law]] = {
     for law in (
         Chinchilla,
         Kaplan,
-        Family,
-        Shapley,
-        ShapleyTempered,
-        ShapleyConcave,
-        EffectiveData,
-        Exponential,
+        published.Family,
+        published.Shapley,
+        published.ShapleyTempered,
+        published.ShapleyConcave,
+        published.EffectiveData,
+        published.Exponential,
         LearnedBase,
-        Additive,
+        published.Additive,
     )
 }
 """Every parametric law by its name, simplest first."""
