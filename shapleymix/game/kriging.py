@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, comb
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -49,19 +50,17 @@ def kriged_shapley(
     values, stderr : array (K, T)
         Shapley values and their standard errors.
     """
-    posteriors = [_posterior(members, payoffs, rho) for rho in RHO_GRID]
-    shares = softmax(np.stack([each.log_evidence for each in posteriors]), axis=0)  # (G, T), under a flat prior
-    values = np.einsum("gt,gkt->kt", shares, np.stack([each.values for each in posteriors]))
-    spread = np.stack([each.variance + (each.values - values) ** 2 for each in posteriors])
-    variance = np.einsum("gt,gkt->kt", shares, spread)
+    posteriors = zip(*[_posterior(members, payoffs, rho) for rho in RHO_GRID], strict=True)
+    each, spread, weights, log_evidence = map(np.stack, posteriors)
+    shares = softmax(log_evidence, axis=0)  # (G, T), under a flat prior
+    values = np.einsum("gt,gkt->kt", shares, each)
+    variance = np.einsum("gt,gkt->kt", shares, spread + (each - values) ** 2)
     if noise is not None:
-        squares = np.stack([each.weights**2 for each in posteriors])
-        variance += np.einsum("gt,gkc,ct->kt", shares, squares, noise, optimize=True)
+        variance += np.einsum("gt,gkc,ct->kt", shares, weights**2, noise, optimize=True)
     return values, np.sqrt(variance)
 
 
-@dataclass(frozen=True)
-class _Posterior:
+class _Posterior(NamedTuple):
     """Given rho: values and variance (K, T), the values' weights on the payoffs (K, C), log evidence (T,)."""
 
     values: FloatArray
