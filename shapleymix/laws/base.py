@@ -312,11 +312,8 @@ class Law(Record):
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:
         """All symbols, in declared order."""
-        return tuple(
-            replace(stated.metadata["parameter"], name=stated.name)
-            for stated in fields(cls)
-            if "parameter" in stated.metadata
-        )
+        declared = [one for one in fields(cls) if "parameter" in one.metadata]
+        return tuple(replace(one.metadata["parameter"], name=one.name) for one in declared)
 
     @classmethod
     def symbols_to_fit(cls) -> tuple[Parameter, ...]:
