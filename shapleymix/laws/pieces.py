@@ -338,11 +338,8 @@ class Pieces:
             assert self.worth is not None
             worth, curved = self.worth[..., one, :], bend[..., other, :]
             crossed += [(one, other, product(worth, curved))]
-            crossed += [
-                (one, more, product(worth * self.worth[..., more, :], curved))
-                for more, power in self.twins[:place]
-                if power == other
-            ]
+            beside = [more for more, power in self.twins[:place] if power == other]
+            crossed += [(one, more, product(worth * self.worth[..., more, :], curved)) for more in beside]
             inner[..., one, :] += product(worth, inner[..., other, :])
             bend[..., one, :] += product(worth**2, curved)
         return base + theta, inner, bend, tuple(crossed)
