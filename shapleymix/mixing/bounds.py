@@ -298,11 +298,8 @@ def polytope_of(
 
 def _tightest(asked: Bounds, names: tuple[str, ...], D: float, supply: Supply, sums: Set[str]) -> dict[str, Any]:
     """The fields `lower` and `upper` of a polytope, and which of the bounds on a ratio each of them is."""
-    none = np.full(len(names), np.nan)
-    fixed, most, least = (
-        amounts(none, given, names, words.parse_ratio, what, sums)
-        for given, what in ((asked.fix, "fix"), (asked.caps, "caps"), (asked.floors, "floors"))
-    )
+    none, kinds = np.full(len(names), np.nan), ("fix", "caps", "floors")
+    fixed, most, least = (amounts(none, getattr(asked, one), names, words.parse_ratio, one, sums) for one in kinds)
     wanted, read = (np.where(known > 0, known, np.nan) for known in (supply.least, supply.read))
     caps = {FIXED: fixed, GIVEN: most, TOKENS: product(supply.available, supply.epochs) / D, "": np.ones(len(names))}
     floors = {FIXED: fixed, GIVEN: least, TOKENS: wanted / D, READ: read / D, "": np.zeros(len(names))}
