@@ -349,12 +349,11 @@ class _Search:
         move = change[0][:, : self.M]
         bent = (newton.matrix @ move[:, :, None])[:, :, 0]
         whole = _sum(bent * move)
+        most, counts = np.where(self.stale < PATIENT, 1.0, CAREFUL) * whole, whole > self.tolerance * place.level[:, 0]
         for _ in range(HALVINGS):
             expected = (1 - dual) * newton.residual[:, : self.M] + (primal - dual) * (bent - newton.walls * move)
             beyond = _sum((self._residual(there, found)[:, : self.M] - expected) * move)
-            far = (beyond > np.where(self.stale < PATIENT, 1.0, CAREFUL) * whole) & (
-                whole > self.tolerance * place.level[:, 0]
-            )
+            far = (beyond > most) & counts
             if not np.count_nonzero(far):
                 break
             primal, dual = (np.where(far[:, None], one / 2, one) for one in (primal, dual))
