@@ -130,9 +130,8 @@ def _bases(goal: Goal, p: FloatArray) -> list[FloatArray]:
 def _lower_bound(goal: Goal, base: FloatArray, by: Multipliers) -> tuple[float, float, FloatArray]:
     """Lower bound by weak duality, whatever the multipliers; the price at the margin, the tilted slopes (M,)."""
     bounds = goal.within
-    row, limit = (
-        (np.zeros(len(base)), 0.0) if bounds.ball is None or not len(by.ball) else bounds.ball.tangent(by.ball, base)
-    )
+    none = np.zeros(len(base)), 0.0
+    row, limit = none if bounds.ball is None or not len(by.ball) else bounds.ball.tangent(by.ball, base)
     gradient = np.where(bounds.movable, goal.gradient(base, by.w), 0.0)
     tilt = gradient - by.rows @ bounds.rows + row
     s, price = linear_minimiser(tilt, bounds.lower, bounds.upper)
