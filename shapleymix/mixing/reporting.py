@@ -306,12 +306,9 @@ def _best_of(goal: Goal, mixtures: Mapping[str, FloatArray]) -> tuple[str, float
 
 def _better(one: Question, rival: Rival, others: Sequence[Rival]) -> tuple[str, ...]:
     """The other rivals that surely gain over one, where the optimum does not."""
-    if rival.sure is not False:
-        return ()
-    gains = {
-        other.name: one.gain_between(other.p, rival.p) for other in others if other is not rival and other.within_bounds
-    }
-    return tuple(name for name, gain in gains.items() if is_sure(gain.low, gain.probability))
+    rest = [other for other in others if other is not rival and other.within_bounds and rival.sure is False]
+    gains = [(other.name, one.gain_between(other.p, rival.p)) for other in rest]
+    return tuple(name for name, gain in gains if is_sure(gain.low, gain.probability))
 
 
 def candidates_of(one: Question, mixtures: Rivals) -> Candidates:
