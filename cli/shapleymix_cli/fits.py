@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -193,9 +192,9 @@ def predict(
 ) -> None:
     """Predict losses: of each --mixture at each -N and -D, or of the rows of a TABLE (run, N, D, p_<source>).
 
-    What a mixture that `optimize` saved was found for (N, D, unique tokens, weights, objective) holds where it is not
-    given. Several at one -N and -D are compared with the first: what each gains in the objective, and the probability
-    that it is better. With --downstream the numbers are scores on tasks.
+    What the first mixture that `optimize` saved was found for (N, D, unique tokens, weights, objective) holds where it
+    is not given. Several at one -N and -D are compared with the first: what each gains in the objective, and the
+    probability that it is better. With --downstream the numbers are scores on tasks.
     """
     from shapleymix.tables.mixtures import rivals_of
 
@@ -205,40 +204,37 @@ def predict(
         name: load(out, sm.Mixture, given) if isinstance(given, str) and holds(given, sm.Mixture) else given
         for name, given in rivals_of(mixture).items()
     }
-    saved = [one for one in named.values() if isinstance(one, sm.Mixture)]
-    Ns, Ds = N or tuple(dict.fromkeys(one.N for one in saved)), D or tuple(dict.fromkeys(one.D for one in saved))
+    saved = next((one for one in named.values() if isinstance(one, sm.Mixture)), None)
+    if saved is not None:
+        N, D = N or (saved.N,), D or (saved.D,)
     compared = [f"--{name}" for name in OF_COMPARISONS if name in keywords]
-    if table is None:
-        Ns, Ds = budget_of("-N", Ns, fit.N_range), budget_of("-D", Ds, fit.D_range)
-        if len(Ns) * len(Ds) == 1 and (len(mixture) > 1 or compared):
-            found: Any = sm.compare_mixtures(fit, named, Ns[0], Ds[0], **question_of(saved, keywords), **keywords)
-            out.answer(found, lambda: candidates_view(found))
-            return
-    if compared:
-        raise UsageError(f"{compared[0]} is of mixtures at one budget", hint="give --mixture, one -N and one -D")
-    if table is not None and (N or D):
-        raise UsageError("a table has its own N and D", hint="leave out -N and -D, or give --mixture")
     if table is not None:
+        if unread := [*compared, *["-N"] * bool(N), *["-D"] * bool(D)]:
+            raise UsageError(f"{unread[0]} is not of a table", hint="leave it out, or give --mixture")
         log = read_log(out, [table], losses="optional").align(fit.sources)
         log = log.select(log.trained)
-        found = fit.predict(log.p, log.N, log.D, runs=log.runs, unique=log.unique, **keywords)
-    elif not mixture:  # the law knows N and D alone
-        Ns, Ds = zip(*product(Ns, Ds), strict=True)
-        found = fit.predict([], Ns, Ds, **keywords)
+        found: Any = fit.predict(log.p, log.N, log.D, runs=log.runs, unique=log.unique, **keywords)
     else:
-        names, Ns, Ds = zip(*product(named, Ns, Ds), strict=True)
-        found = fit.predict([named[name] for name in names], Ns, Ds, runs=names, **keywords)
+        Ns, Ds = budget_of("-N", N, fit.N_range), budget_of("-D", D, fit.D_range)
+        if named and len(Ns) * len(Ds) == 1 and (len(named) > 1 or compared):
+            found = sm.compare_mixtures(fit, named, Ns[0], Ds[0], **(question_of(saved) | keywords))
+            out.answer(found, lambda: candidates_view(found))
+            return
+        if compared:
+            raise UsageError(f"{compared[0]} takes mixtures at one budget", hint="give one -N and one -D")
+        names, Ns, Ds = zip(*product(named or [""], Ns, Ds), strict=True)
+        known = ([named[name] for name in names], names) if named else ([], None)  # or the law knows N and D alone
+        found = fit.predict(known[0], Ns, Ds, runs=known[1], **keywords)
     out.answer(found, lambda: prediction_view(found))
 
 
-def question_of(saved: Sequence[sm.Mixture], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The objective and weights for which saved mixtures were found, where these agree and none are given."""
-    found = [{"objective": one.objective_kind} for one in saved]
-    for one, known in zip(saved, found, strict=True):
-        if one.measure == "loss" and not one.weights_origin.startswith("unweighted") and "languages" not in given:
-            known["weights"] = dict(zip(one.targets, one.weights.tolist(), strict=True))
-    same = found and all(one == found[0] for one in found)
-    return {name: value for name, value in found[0].items() if name not in given} if same else {}
+def question_of(saved: sm.Mixture | None) -> dict[str, Any]:
+    """The objective for which a mixture was found, with the weights of losses where there were any."""
+    if saved is None:
+        return {}
+    weighted = saved.measure == "loss" and not saved.weights_origin.startswith("unweighted")
+    weights = {"weights": dict(zip(saved.targets, saved.weights.tolist(), strict=True))} if weighted else {}
+    return {"objective": saved.objective_kind, **weights}
 
 
 def budget_of(flag: str, given: Sizes, fitted: Any) -> tuple[float, ...]:
