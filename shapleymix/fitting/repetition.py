@@ -170,7 +170,10 @@ class Repetition(Record):
         epochs, most, least, found = epochs_of(p, unique, D), self.most(), self.epochs[:, 0], list[str]()
         often = _list_often(epochs)
         if untold := [i for i in often if not self.identified or (not self.mixed and p[i] < ALONE)]:
-            whence = "repeat too few tokens to measure this, so the published penalty is used"
+            told = (
+                "repeat too few tokens to measure this" if np.isfinite(self.epochs).any() else "name no unique tokens"
+            )
+            whence = f"{told}, so the published penalty is used"
             if self.identified:
                 whence = "repeat tokens only alone, so the harm of repeats beside other tokens is not measured"
             known = "" if self.replicates is None else f": the best epochs are known to {self.open()}"

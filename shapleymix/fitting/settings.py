@@ -40,8 +40,8 @@ class Settings:
     bootstrap : int
         Number of bootstrap replicates for intervals; 0 for none.
     folds : int
-        Folds of the cross-validation that gives the held-out error; 0 for none. They judge alone: what is fitted is
-        chosen in ten folds of its own.
+        Folds of the cross-validation that gives the held-out error, and the scatter of runs in intervals; 0 for none.
+        What is fitted is chosen in ten folds of its own.
     min_tokens : Size
         Runs that give some language fewer tokens than this are left out (1.5e9 in the paper).
     min_own_tokens : Size, optional

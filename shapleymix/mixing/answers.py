@@ -344,13 +344,13 @@ class Mixture(Answer):
 
     @property
     def epochs_low(self) -> FloatArray:
-        """Lower ends (M,) of the epochs, as those of the ratios."""
-        return epochs_of(self.p_low, self.available, self.D)
+        """Lower ends (M,) of the epochs, as those of the ratios and of D."""
+        return epochs_of(self.p_low, self.available, float(np.fmin(self.D, self.D_low)))
 
     @property
     def epochs_high(self) -> FloatArray:
         """Upper ends (M,) of the epochs."""
-        return epochs_of(self.p_high, self.available, self.D)
+        return epochs_of(self.p_high, self.available, float(np.fmax(self.D, self.D_high)))
 
     @property
     def verdict(self) -> str:

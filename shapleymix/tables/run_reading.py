@@ -132,6 +132,7 @@ def _parse(sheet: Sheet, need_losses: bool) -> RunLog:
     sheet.once(zip(log.runs, log.D.tolist(), strict=True), "run {!r} at D = {:g}", "run", "give each model its own id")
     if need_losses and not sheet.faults:
         _require_models(sheet, log)
+        _refuse_means(sheet, log)
     sheet.raise_faults()
     return log
 
@@ -288,6 +289,15 @@ def _with_ids(log: RunLog) -> RunLog:
         seen[*model, tokens] += 1
         found.append(names.setdefault((*model, seen[*model, tokens]), f"run-{len(names) + 1}"))
     return replace(log, runs=tuple(found), notices=(*log.notices, f"the table has no column run: {each}"))
+
+
+def _refuse_means(sheet: Sheet, log: RunLog) -> None:
+    """A column that is the mean of all other losses would count each of them twice."""
+    for place, name in enumerate(log.targets if len(log.targets) > 2 and len(log) > 1 else ()):
+        others = np.delete(log.loss, place, axis=1)
+        if np.ptp(others, axis=1).max() > ROUNDED and np.allclose(log.loss[:, place], others.mean(axis=1), 1e-4, 0.0):
+            hint = "leave the column out: it counts every target twice"
+            sheet.fault("is the mean of the other losses in every row", None, f"loss_{name}", hint)
 
 
 def _require_models(sheet: Sheet, log: RunLog) -> None:

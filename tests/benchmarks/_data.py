@@ -53,12 +53,17 @@ def _prepared(name: str, log: sm.RunLog) -> sm.RunLog:
 
 
 def suites() -> dict[str, sm.RunLog]:
-    """Public grids and isoFLOPs of one mixture: the suites of Epoch's table, each by itself, and OLMo's ladder."""
+    """Public grids and isoFLOPs of one mixture: the suites of Epoch's table, each by itself, and OLMo's ladder.
+
+    Runs of the former are named by their number and compute.
+    """
     found, table = dict(logs("ladder")), SHARED / "extra" / "isoflops_public.csv"
     if SMALL or not table.exists():
         return found
     rows = pl.read_csv(table).filter(~pl.col("outlier")).with_row_index("run")
     for (name,), part in rows.group_by("experiment", maintain_order=True):
-        columns = part.select(pl.col("run").cast(pl.String), "N", "D", pl.col("loss").alias("loss_all"))
+        columns = part.select(
+            pl.format("{} {}", "run", "budget").alias("run"), "N", "D", pl.col("loss").alias("loss_all")
+        )
         found[str(name).replace("__", " ").strip()] = sm.read_runs(columns)
     return found

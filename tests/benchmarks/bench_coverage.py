@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -82,6 +82,7 @@ def main() -> None:
     if not SMALL:
         beyond()
         one_mixture()
+        best_sizes()
         together()
         larger()
         within()
@@ -123,6 +124,31 @@ def one_mixture() -> None:
                 found = Held.of([(log.select(~far), log.select(far))]).show(name, what)
                 shares.append(found.share)
     must("public suites: share inside, mean over designs", float(np.mean(shares)), FEWEST, ">=")
+
+
+def best_sizes() -> None:
+    """The best N of a compute, that of a parabola through its runs, by fits without the two largest computes."""
+    table("Best N of a compute: 90% intervals", "suite", "compute over the fitted", "inside", "factor, either way")
+    found = []
+    for name, log in suites().items():
+        if len(log.targets) > 1:  # the ladder, whose runs are of no compute
+            continue
+        compute = np.array([float(run.split()[1]) for run in log.runs])
+        levels = np.unique(compute)
+        log = replace(log, p=np.ones((len(log), 1)), sources=("all",))
+        fitted = sm.fit(log.select(compute <= levels[-3]), "chinchilla", bootstrap=REPLICATES, folds=0)
+        for level in levels:
+            x, y = np.log(log.N[compute == level]), np.log(log.loss[compute == level, 0])
+            near = np.abs(x - x[y.argmin()]) < 1.5
+            bend, slope, _ = np.polyfit(x[near], y[near], 2) if near.sum() > 4 else (-1, 0, 0)
+            if bend > 0:
+                best = sm.optimize_compute(fitted, 6 * float(np.exp(np.log(log.N * log.D)[compute == level].mean())))
+                inside = best.N_low <= np.exp(-slope / bend / 2) <= best.N_high
+                found.append((level / levels[-3], inside, np.sqrt(best.N_high / best.N_low)))
+                row(name, f"{found[-1][0]:.2f}", inside, f"{found[-1][2]:.2f}")
+    for what, far in (("within", lambda one: one < 1), ("at or beyond", lambda one: one >= 1)):
+        share = float(np.mean([inside for off, inside, _ in found if far(off)]))
+        must(f"best N {what} the fitted computes: share inside", share, FEWEST, ">=")
 
 
 def parts_of_suite(log: sm.RunLog) -> dict[str, np.ndarray]:
