@@ -14,21 +14,21 @@ ROOT = Path(__file__).parents[1]
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
-    "shapleymix/[edfrs]*.py": 735,
-    "shapleymix/tables": 1_647,
-    "shapleymix/game": 569,
-    "shapleymix/laws": 1_281,
-    "shapleymix/fitting": 3_718,
-    "shapleymix/mixing": 2_473,
-    "shapleymix/planning": 415,
+    "shapleymix/[edfrs]*.py": 739,
+    "shapleymix/tables": 1_650,
+    "shapleymix/game": 562,
+    "shapleymix/laws": 1_259,
+    "shapleymix/fitting": 3_673,
+    "shapleymix/mixing": 2_474,
+    "shapleymix/planning": 413,
     "adapters/shapleymix_io": 2_095,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 787,
-    "cli/shapleymix_cli": 1_787,
+    "cli/shapleymix_cli": 1_804,
     "cli/shapleymix_view": 1_104,
-    "tests": 17_528,
+    "tests": 17_589,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_733, 140, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_682, 139, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -16,7 +16,7 @@ from scipy.optimize import least_squares, minimize
 
 import shapleymix as sm
 from shapleymix.errors import ShapleyMixWarning
-from shapleymix.fitting import estimation, regimes
+from shapleymix.fitting import regimes, symbols
 from shapleymix.fitting.estimation import Estimation, estimate, resample
 from shapleymix.fitting.evidence import bootstrap_shares, gather, inputs_of, one_log
 from shapleymix.fitting.least_squares import Loss
@@ -142,7 +142,7 @@ def bench_ablation() -> None:
         "growth of own data's help": ([smaller(log) for log in several], (learned_base, "GROWTH", 1e-6)),
         "exponents lent by public runs": (
             [smallest(log) for log in several],
-            (estimation, "complete", lambda law, _: law),
+            (symbols.Levels, "complete", lambda _, law: law),
         ),
         "two regimes": ([drawn(games, 40)], (regimes, "ENOUGH", 10**6)),
     }  # fmt: skip

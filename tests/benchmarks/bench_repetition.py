@@ -59,7 +59,7 @@ def ours() -> None:
 def counted(study: Study, way: str) -> Study:
     """The study with its repeated tokens counted in one of the ways."""
     if way == WAYS[0]:
-        return replace(study, evidence=replace(study.evidence, unique=None))
+        return replace(study, evidence=replace(study.evidence, unique=np.full(study.log.p.shape, np.nan)))
     repeated = study.evidence.usual if way == WAYS[1] else None
     return replace(study, evidence=replace(study.evidence, repeated=repeated))
 
