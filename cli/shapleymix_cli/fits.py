@@ -211,9 +211,7 @@ def predict(
     if table is not None:
         if unread := [*compared, *["-N"] * bool(N), *["-D"] * bool(D)]:
             raise UsageError(f"{unread[0]} is not of a table", hint="leave it out, or give --mixture")
-        log = read_log(out, [table], losses="optional").align(fit.sources)
-        log = log.select(log.trained)
-        found: Any = fit.predict(log.p, log.N, log.D, runs=log.runs, unique=log.unique, **keywords)
+        found: Any = fit.predict(read_log(out, [table], losses="optional"), **keywords)
     else:
         Ns, Ds = budget_of("-N", N, fit.N_range), budget_of("-D", D, fit.D_range)
         if named and len(Ns) * len(Ds) == 1 and (len(named) > 1 or compared):

@@ -53,7 +53,7 @@ def plot_fit(
     rows = rows.select(rows.trained & (rows.ends_by(None) == rows.D))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShapleyMixWarning)
-        said = fit.predict(rows.p, rows.N, rows.D, unique=rows.unique)
+        said = fit.predict(rows)
     scale = unit_of(unit, languages_of(languages), fit.targets, fit.parents)
     loss, mean, low, high = (one * scale.per_nat for one in (rows.loss, said.losses, said.low, said.high))
     pieces = fit.law.pieces(rows.N, rows.D) if against == "theta" and fit.sources else None

@@ -32,6 +32,7 @@ from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.statistics import interval_ends, ranks_of
 from shapleymix.tables.languages import LanguagesSpec, Unit, harm_map, languages_of, paths_of, tokens_at_hand, unit_of
 from shapleymix.tables.mixtures import epochs_of
+from shapleymix.tables.runs import RunLog
 from shapleymix.tables.sheets import Table
 from shapleymix.tables.transfer import TransferMatrix
 from shapleymix.tables.words import Amounts, format_range, parse_level
@@ -160,7 +161,7 @@ class Fit(Tabular, LawFit):
 
     def predict(
         self,
-        p: Points,
+        p: Points | RunLog,
         N: BudgetSpec | None = None,
         D: BudgetSpec | None = None,
         level: float = LEVEL,
@@ -180,7 +181,7 @@ class Fit(Tabular, LawFit):
         p : Points
             Ratios (R, M) or (M,) in the order of `sources`; or one mixture: a mapping, text such as `"en=.5,de=.5"`, a
             `Mixture`, the path of a saved one, or a baseline's name (`"uniform"`, `"natural"`, `"temperature:T"`,
-            `"unimax:E"`, `"text:DIR"`); or a list of such mixtures.
+            `"unimax:E"`, `"text:DIR"`); or a list of such mixtures; or a log, of which trained rows are predicted.
         N, D : Budget, optional
             Numbers, arrays (R,), or sizes such as `"3171M"`; those of a `Mixture` where none are given, with its unique
             tokens.
@@ -202,6 +203,9 @@ class Fit(Tabular, LawFit):
             If a ratio is negative, a mixture does not sum to one, or N or D is not positive.
         """
         level = parse_level(level)
+        if isinstance(p, RunLog):
+            log = p.align(self.sources).select(p.trained)
+            p, N, D, unique, runs = log.p, log.N, log.D, log.unique, log.runs
         table = languages_of(languages)
         available = tokens_of(p if isinstance(p, (list, tuple)) else [p], available, table)
         supply, read = tokens_at_hand(self.sources, table, available), unit_of(unit, table, self.targets, self.parents)
@@ -510,7 +514,7 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL)
         raise DataError(message, location=Location(rows.origin), hint="losses per token cannot be compared")
     early = ~is_finished(rows) & (fit.provenance.get("checkpoints") == FINAL)
     rows = rows.select(rows.trained & ~early)
-    predicted = fit.predict(rows.p, rows.N, rows.D, level, unique=rows.unique)
+    predicted = fit.predict(rows, level=level)
     scores = score(fit.targets, rows.loss, predicted.losses, predicted.low, predicted.high)
     return Evaluation(scores, predicted.level, len(rows), predicted.warnings)
 
