@@ -290,6 +290,15 @@ def test_a_saved_mixture_is_judged_by_what_it_was_found_for(run: Run, words: str
     assert rival["probability"] == pytest.approx(1 - uniform.probability, abs=1e-9)
 
 
+def test_the_first_saved_mixture_says_what_others_and_scores_are_judged_by(run: Run) -> None:
+    run(f"optimize fit.json {BUDGET} --weights ja=5,en=1 --available fr=100k -o first.json --force -q")
+    run(f"optimize fit.json {BUDGET} --available zh=10k -o second.json --force -q")
+    pair = run("predict fit.json --mixture first.json --mixture second.json --json -q").document
+    assert [one == one for one in np.array(pair["available"], float)] == [False, False, True, False, False]
+    scores = run("predict fit.json --mixture first.json --mixture uniform --downstream tasks.json --json -q").document
+    assert (scores["measure"], scores["available"]) == ("error", pair["available"])
+
+
 def test_ratios_alone_say_no_budget(run: Run) -> None:
     Path("ratios.json").write_text('{"en": 1}')
     assert run("predict fit.json --mixture ratios.json").code == 2

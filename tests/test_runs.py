@@ -118,10 +118,10 @@ def test_tokens_of_each_source_instead_of_ratios():
 
 
 def test_the_mean_of_all_other_losses_is_no_target():
-    table = {"run": ["a", "b"], "N": [1e8] * 2, "D": [1e9, 2e9], "p_x": [1, 1], "loss_x": [3, 2.9], "loss_y": [4, 3.7]}
-    assert read_runs(table | {"loss_z": [3.5, 3.2]}).targets == ("x", "y", "z")
+    table = {"N": [1e8] * 3, "D": [1e9, 2e9, 4e9], "p_x": [1] * 3, "loss_x": [3, 2.9, 2.8], "loss_y": [4, 3.7, 3.6]}
+    assert read_runs(table | {"loss_z": [3.5, 3.2, 3.1]}).targets == ("x", "y", "z")
     with pytest.raises(DataError, match="loss_avg"):
-        read_runs(table | {"loss_avg": [3.5, 3.3]})
+        read_runs(table | {"loss_avg": [3.5, 3.3, 3.2]})
 
 
 def test_tables_for_prediction_need_no_losses():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -207,6 +208,8 @@ def predict(
     saved = next((one for one in named.values() if isinstance(one, sm.Mixture)), None)
     if saved is not None:
         N, D = N or (saved.N,), D or (saved.D,)
+        if not {"available", "languages"} & set(keywords):
+            keywords["available"] = saved.tokens_at_hand
     compared = [f"--{name}" for name in OF_COMPARISONS if name in keywords]
     if table is not None:
         if unread := [*compared, *["-N"] * bool(N), *["-D"] * bool(D)]:
@@ -215,7 +218,7 @@ def predict(
     else:
         Ns, Ds = budget_of("-N", N, fit.N_range), budget_of("-D", D, fit.D_range)
         if named and len(Ns) * len(Ds) == 1 and (len(named) > 1 or compared):
-            found = sm.compare_mixtures(fit, named, Ns[0], Ds[0], **(question_of(saved) | keywords))
+            found = sm.compare_mixtures(fit, named, Ns[0], Ds[0], **(question_of(saved, fit, keywords) | keywords))
             out.answer(found, lambda: candidates_view(found))
             return
         if compared:
@@ -226,11 +229,11 @@ def predict(
     out.answer(found, lambda: prediction_view(found))
 
 
-def question_of(saved: sm.Mixture | None) -> dict[str, Any]:
-    """The objective for which a mixture was found, with the weights of losses where there were any."""
-    if saved is None:
+def question_of(saved: sm.Mixture | None, fit: sm.Fit, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The objective for which a mixture was found, and the weights of its losses, where these can be meant."""
+    if saved is None or (saved.measure == "error") != ("downstream" in given):
         return {}
-    weighted = saved.measure == "loss" and not saved.weights_origin.startswith("unweighted")
+    weighted = saved.targets == fit.targets and not saved.weights_origin.startswith("unweighted")
     weights = {"weights": dict(zip(saved.targets, saved.weights.tolist(), strict=True))} if weighted else {}
     return {"objective": saved.objective_kind, **weights}
 
@@ -273,7 +276,7 @@ def candidates_view(found: sm.Candidates) -> list[Part]:
     }
     title = f"Against {names[0]} at N = {size(found.N)}, D = {size(found.D)} ({found.weights_origin.split(':')[0]}"
     title += ")" if found.measure == "error" else f"; {found.objective_unit})"
-    compared = section(title, {"mixture": names, f"mean {noun}": objectives, **gained})
+    compared = section(title, {"mixture": names, f"{found.objective_kind} {noun}": objectives, **gained})
     return [*compared, *filter(None, [found.verdict]), *section(predicted(found), rows, words=2)]
 
 

@@ -350,7 +350,7 @@ class Mixture(Answer):
     @property
     def epochs_high(self) -> FloatArray:
         """Upper ends (M,) of the epochs."""
-        return epochs_of(self.p_high, self.available, float(np.fmax(self.D, self.D_high)))
+        return np.minimum(epochs_of(self.p_high, self.available, float(np.fmax(self.D, self.D_high))), self.max_epochs)
 
     @property
     def verdict(self) -> str:

@@ -5,8 +5,8 @@
 
 Under a compute budget C = 6 N D the problem at N and D = C / 6N is solved for a whole grid of N at once, which then
 narrows around its best point. The interval of N is that of the best points of the fit's replicates, each at the optimal
-mixture (at an optimum the objective does not feel small changes of it), and of a slope beside the law's: a slope s of
-the log loss moves the best log N by s over the curvature.
+mixture (at an optimum the objective does not feel small changes of it), and of a slope beside the law's, by which the
+middle curve leans either way.
 """
 
 from __future__ import annotations
@@ -245,13 +245,11 @@ def frontier(fit: FitSpec, N: Size, D: Size, between: str, *, points: int = POIN
 
 FLOPS_PER_PARAMETER_TOKEN = 6.0
 DECADES, GRID, ROUNDS, ZOOM = 5.0, 41, 7, 2
-FLAT = 1e-6
-"""A curvature in log N below which nothing tells the best one."""
 SPLIT = 0.004
 """Spread of the slope of log loss in log N, at one N D, by which laws err there.
 
 The least multiple of .001 by which intervals hold 90% of the best N of eight public isoFLOP suites, those of parabolas
-through their runs of one compute, within the fitted computes and at up to five times them: 95 and 96%, for 55 and 54
+through their runs of one compute, within the fitted computes and up to 3.3 times beyond: 95 and 96%, for 55 and 54
 without (`bench_coverage.py`).
 """
 
@@ -359,19 +357,12 @@ def _interval(fit: Any, product: float, keywords: dict[str, Any], best: Problem,
     values = np.stack([one.goal.of(draws.losses(p)) for one, draws in known])
     places = np.log([one.surface.N for one, _ in known])
     ends, least = np.quantile(_lowest(places, values), interval_ends(best.level)), np.log(best.surface.N)
-    reach = float(norm.ppf(interval_ends(best.level)[1])) * SPLIT / _curvature(places, values)
-    spread = np.hypot(np.maximum([least - ends[0], ends[1] - least], 0.0), reach)
-    low, high = np.exp(np.clip([least - spread[0], least + spread[1]], places[0], places[-1])).tolist()
+    tilt = float(norm.ppf(interval_ends(best.level)[1])) * SPLIT
+    leaning = np.median(values, axis=1)[:, None] * np.exp(np.outer(places - least, [tilt, 0.0, -tilt]))
+    down, here, up = _lowest(places, leaning)
+    spread = np.hypot(np.maximum([least - ends[0], ends[1] - least], 0.0), [here - down, up - here])
+    low, high = np.exp([least - spread[0], least + spread[1]]).tolist()
     return low, high
-
-
-def _curvature(places: FloatArray, values: FloatArray) -> float:
-    """Of the logarithm of the middle one of curves (P, B) over places (P,) at like distances, where it is least."""
-    if len(places) < 3:
-        return np.inf
-    middle = np.log(np.median(values, axis=1))
-    least = int(np.clip(np.argmin(middle), 1, len(middle) - 2))
-    return float(np.fmax(np.diff(middle[least - 1 : least + 2], 2)[0] / (places[1] - places[0]) ** 2, FLAT))
 
 
 def _lowest(places: FloatArray, values: FloatArray) -> FloatArray:

@@ -43,7 +43,7 @@ PRICED = 6
 """How many of the dearest bounds are relaxed to see what that saves."""
 STEP = 0.01
 """By how much, in ratio."""
-NO_LOSS = "where runs tell nothing without a language, or the law gives more than an untrained model's"
+NO_LOSS = "where runs tell nothing of such a mixture, or the law gives more than an untrained model's"
 LOOSE = 1e-6
 """A proof whose relative gap is larger is a warning."""
 SAME = 1e-7

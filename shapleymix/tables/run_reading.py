@@ -32,6 +32,8 @@ _FEWEST_TOKENS, _MOST_TOKENS = 0.2, 1e6
 """Tokens of a run for each parameter: published ones have .3, in a study of repeated tokens, to 15,000."""
 _SURELY_TOO_FEW, _SMALLEST = 1e-3, 1e3
 """Tokens of a run for each parameter, and parameters, that no run has by itself, not even one that crashed at once."""
+_APART = 0.05
+"""Nats between some other losses from which a mean of theirs is no loss like them."""
 _SUM_HINT = (
     f"ratios of a row are parts of 1; within {ROUNDED:g} they are renormalised; `shapleymix import --map "
     "ratio_unit=weights` divides weights of any sum"
@@ -293,9 +295,9 @@ def _with_ids(log: RunLog) -> RunLog:
 
 def _refuse_means(sheet: Sheet, log: RunLog) -> None:
     """A column that is the mean of all other losses would count each of them twice."""
-    for place, name in enumerate(log.targets if len(log.targets) > 2 and len(log) > 1 else ()):
+    for place, name in enumerate(log.targets if len(log.targets) > 2 and len(log) > 2 else ()):
         others = np.delete(log.loss, place, axis=1)
-        if np.ptp(others, axis=1).max() > ROUNDED and np.allclose(log.loss[:, place], others.mean(axis=1), 1e-4, 0.0):
+        if np.ptp(others, axis=1).max() > _APART and np.allclose(log.loss[:, place], others.mean(axis=1), 1e-4, 0.0):
             hint = "leave the column out: it counts every target twice"
             sheet.fault("is the mean of the other losses in every row", None, f"loss_{name}", hint)
 
