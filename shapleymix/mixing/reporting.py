@@ -273,7 +273,7 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
     ratios = one.by_source
     named = baselines_beside(surface.sources, surface.available, asked.compare_to, surface.D, ratios)
     if surface.score is None and np.ptp(one.weights.raw) > 0 and ratios is not None:
-        named = {"weights": ratios / ratios.sum(), **named}  # what most would do first: ratios as the weights
+        named = {"ratios by weight": ratios / ratios.sum(), **named}  # what most would do first
     mixtures = {name: one.whole(rest) for name, rest in named.items()}
     if (left := one.fit.residual) is not None:
         runs = [] if one.within.supply.read.any() else zip(left.runs, left.p, strict=True)
