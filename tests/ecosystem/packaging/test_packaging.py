@@ -1,6 +1,6 @@
 """The wheel in environments of its own, outside of the clone: every Python, the oldest and the newest dependencies.
 
-The README's first commands run in an empty folder, and the scenarios of the default suite on what is installed. Pythons
+The README's first commands run in an empty folder, and the tests of all commands on what is installed. Pythons
 that are not on this machine are skipped by name; in continuous integration they must be there.
 """
 
@@ -90,7 +90,7 @@ def test_the_readmes_commands_run(program: Path, tmp_path: Path, clean: dict[str
     assert Path(place).is_relative_to(program.parents[1]), "nothing of the clone is imported"
 
 
-def test_the_scenarios_run_on_what_is_installed(
+def test_the_commands_answer_as_they_are_installed(
     program: Path, built: Path, tmp_path: Path, clean: dict[str, str]
 ) -> None:
     """The tests of the sdist, whose sources are taken away, so that nothing but the wheel can be imported."""
@@ -102,8 +102,7 @@ def test_the_scenarios_run_on_what_is_installed(
     (folder,) = tmp_path.iterdir()
     for one in SOURCES:
         shutil.rmtree(folder / one)
-    scenarios = "tests/scenarios/test_scenarios.py"
-    call(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", scenarios, cwd=folder, env=clean)
+    call(python, "-m", "pytest", "-q", "-n", "2", "tests/test_cli_answers.py", cwd=folder, env=clean)
 
 
 @pytest.mark.parametrize("repository", ["https://example.org/team/mix", ""])
