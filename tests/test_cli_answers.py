@@ -129,7 +129,10 @@ def test_what_is_shown_of_a_mixture_is_in_the_record(run: Run) -> None:
 
 def test_a_budget_that_the_fit_does_not_tell_is_asked_for(run: Run) -> None:
     assert run("optimize fit.json --json").document["error"]["code"] == "usage"
-    assert run("optimize fit.json -N 97600 --flops 1e12").code == 2
+    for words in ("-N 97600 --flops 1e12", "--flops 1e12 --frontier zh:rest", f"{BUDGET} --points 3"):
+        assert run(f"optimize fit.json {words}").code == 2
+    for words in ("-N 97600", "--downstream tasks.json", "--weights ja=5", "--objective worst"):
+        assert run(f"predict fit.json example/runs.csv {words}").code == 2
 
 
 def test_several_mixtures_are_compared_with_the_first(run: Run, fit: sm.Fit) -> None:

@@ -113,6 +113,11 @@ def test_runs_of_one_compute_tell_its_best_split() -> None:
     told = sizes[np.argmin([truth(best.p, N, COMPUTE / N).mean() for N in sizes])]
     assert best.N_low <= told <= best.N_high
     assert abs(np.log(best.N / told)) < 0.5
+    most = best.p * best.D / 2  # half of its tokens, so that these decide N
+    bound = sm.optimize_compute(found, 6 * COMPUTE, available=dict(zip(SOURCES, most, strict=True)), max_epochs=1)
+    assert bound.N > 1.9 * best.N
+    assert bound.N_low == pytest.approx(bound.N, rel=0.1)
+    assert (bound.epochs_high <= 1 + 1e-9).all()
 
 
 @pytest.mark.parametrize("slope", [-1.0, 0.5, 1.0, 2.0])

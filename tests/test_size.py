@@ -26,7 +26,7 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 787,
     "cli/shapleymix_cli": 1_805,
     "cli/shapleymix_view": 1_104,
-    "tests": 17_596,
+    "tests": 17_604,
 }
 MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_683, 139, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
