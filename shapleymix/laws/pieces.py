@@ -15,6 +15,7 @@ leading axes broadcast. Theta = 0 is an infinite loss, without a warning, and ze
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, NamedTuple, Self
@@ -61,17 +62,18 @@ class Slopes(NamedTuple):
 
     def gradient(self, w: FloatArray) -> FloatArray:
         """Gradient (..., M) of the sum of losses, weighed by w (..., K)."""
-        return weigh(self.jacobian(), w)
+        found = weigh(self.inner, product(w, self.first))
+        return found if self.push is None else found + weigh(self.push, w)
 
     def jacobian(self) -> FloatArray:
         """d loss_j / d p_i -> (..., M, K)."""
         found = product(self.inner, self.first[..., None, :])
         return found if self.push is None else found + self.push
 
+    @np.errstate(invalid="ignore", over="ignore")
     def hessian(self, w: FloatArray) -> FloatArray:
         """Second derivatives (..., M, M) of the sum of losses, positive semidefinite in the domain."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            outer = (self.inner * product(w, self.second)[..., None, :]) @ np.swapaxes(self.inner, -1, -2)
+        outer = (self.inner * product(w, self.second)[..., None, :]) @ np.swapaxes(self.inner, -1, -2)
         each = np.arange(outer.shape[-1])
         if self.bend is not None:
             # infinite at a ratio of 0, and there alone
@@ -150,6 +152,11 @@ class Pieces:
         with np.errstate(divide="ignore"):
             found = (self.gamma + 1) / self.gamma
         return found if self.harm is None else np.minimum(found, 2 / 3)  # of a cube, and so of a sum with one
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one law of power form for losses, whose tokens are fresh and whose sources share nothing."""
+        return self.form == "power" and self.phi.ndim == 2 and self.unique is self.curves is self.worth is None
 
     def effective(self, p: FloatArray) -> FloatArray:
         """The ratios q (..., M) that the law takes in place of p: fewer where tokens are repeated."""
@@ -232,6 +239,17 @@ class Pieces:
         if self.curves is not None:
             unit = unit * self.curves.slopes(self.plain_losses(p))[0][..., None, :]
         return at._replace(push=3 * unit * beyond**2, bow=6 * unit * beyond)
+
+    def derivatives(self, p: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Gradient (..., M) and hessian (..., M, M) of the sum of losses, weighed by w (..., K), of power pieces whose
+        tokens are all fresh, at ratios above 0: `slopes`, without heed of what is infinite."""
+        theta, inner, bend, _ = self._inner(p)
+        more = self.gamma + 1
+        steep = w * self.scale * self.gamma * theta**-more
+        outer = (inner * (more * steep / theta)) @ inner.T
+        if bend is not None:
+            outer.ravel()[:: len(p) + 1] -= bend @ steep
+        return -(inner @ steep), outer
 
     def partials(self, p: FloatArray) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Losses (..., K), and their derivative by each field: (..., M, K) by `phi` and `s`, (..., K) by others.
@@ -350,9 +368,10 @@ class Pieces:
         if self.form == "exponential":
             first = second = self._reducible(theta)
         else:
-            steep = self.scale * self.gamma
-            first = -product(steep, inverse_power(theta, self.gamma + 1))
-            second = product((self.gamma + 1) * steep, inverse_power(theta, self.gamma + 2))
+            more = self.gamma + 1
+            steep = product(self.scale * self.gamma, inverse_power(theta, more))
+            with np.errstate(divide="ignore"):
+                first, second = -steep, product(more * steep, 1 / np.maximum(theta, 0.0))
         if self.curves is not None:
             once, twice = self.curves.slopes(self.plain_losses(p))
             with np.errstate(invalid="ignore", over="ignore"):
@@ -455,28 +474,33 @@ def weigh_rows(p: FloatArray, matrix: FloatArray) -> FloatArray:
     return (p[..., None, :] @ matrix)[..., 0, :]
 
 
+@np.errstate(invalid="ignore")
 def weigh(matrix: FloatArray, weights: FloatArray) -> FloatArray:
     """sum_j matrix_ij weights_j -> (..., M), where 0 times infinity is 0."""
-    with np.errstate(invalid="ignore"):
-        total = (matrix @ weights[..., None])[..., 0]
-    if np.isfinite(total).all():
+    total = (matrix @ weights[..., None])[..., 0]
+    if _is_finite(total):
         return total
     return np.sum(product(matrix, weights[..., None, :]), axis=-1)
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def product(left: FloatArray, right: FloatArray) -> FloatArray:
     """Product in which zero wins over infinity."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        raw = np.multiply(left, right)
-    if np.isfinite(raw).all():
+    raw = np.multiply(left, right)
+    if _is_finite(raw):
         return raw
     return np.where((np.asarray(left) == 0) | (np.asarray(right) == 0), 0.0, raw)
 
 
+def _is_finite(values: FloatArray) -> bool:
+    """Whether all values are, and their sum; at half the cost of asking each where there are few."""
+    return math.isfinite(np.add.reduce(values, axis=None))
+
+
+@np.errstate(divide="ignore", over="ignore")
 def inverse_power(theta: FloatArray, exponent: FloatArray) -> FloatArray:
     """theta^(-exponent): +inf at theta = 0, or a rounding below, for a positive exponent; 1 for exponent zero."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.power(np.maximum(theta, 0.0), -np.asarray(exponent))
+    return np.power(np.maximum(theta, 0.0), -np.asarray(exponent))
 
 
 def _concave(column: FloatArray, phi: FloatArray, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -26,6 +26,7 @@ from scipy.linalg import get_lapack_funcs, qr
 
 from shapleymix.errors import SolveError
 from shapleymix.laws.pieces import Pieces, log_ratios, weigh
+from shapleymix.mixing.boxes import minimise_in_box
 from shapleymix.mixing.polytope import Ball
 from shapleymix.records import BoolArray, FloatArray, IntArray
 
@@ -80,6 +81,12 @@ class Program(NamedTuple):
     ball: Ball | None = None
     start: FloatArray | None = None  # (M,), where a search is to begin; the middle of the bounds otherwise
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one goal under bounds on single ratios alone, of fresh tokens."""
+        bare = self.ball is None and self.start is None and not self.worst and self.kl == 0
+        return bare and len(self.lower) == len(self.equal) == 1 and not self.rows.shape[1] and self.pieces.is_plain
+
     def take(self, members: BoolArray | slice) -> Program:
         """Some members of the batch."""
         pieces = self.pieces.take(members) if self.pieces.batch else self.pieces
@@ -110,6 +117,11 @@ def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
     """
     B, M = program.lower.shape
     K, E, G = program.w.shape[1], len(program.equal), program.rows.shape[1]
+    if program.is_plain:
+        one = minimise_in_box(program.pieces, *(side[0] for side in program[1:4]), program.tilt[0], tolerance)
+        if one is not None:
+            p, price, gap = map(np.atleast_2d, one)
+            return Optima(p, price, p[:, :0], p[:, :0], gap[0])
     upper = np.where(program.anchor > 0, program.upper, program.lower) if program.kl > 0 else program.upper
     usable, weighted = np.any(upper > NARROW, axis=0), np.any(program.w > 0, axis=0)
     usable[[other for one, other in program.pieces.twins if usable[one]]] = True
