@@ -33,10 +33,10 @@ def minimise_in_box(
     price = -float(slope @ p)
     slack = np.concatenate([p - lower, upper - p])
     dual = np.abs(slope + price) @ p / M / slack
-    right = np.ones((M, 2))
+    right, gap = np.ones((M, 2)), np.inf
     for _ in range(ITERATIONS):
         steep, ratio = slope + price, dual / slack
-        gap = total(np.maximum(steep * slack[:M], -steep * slack[M:])) / (np.abs(slope) @ p)
+        gap = float(total(np.maximum(steep * slack[:M], -steep * slack[M:])) / (np.abs(slope) @ p))
         if not gap > tolerance:  # or it is not a number
             break
         hessian.ravel()[:: M + 1] += ratio[:M] + ratio[M:]

@@ -118,7 +118,8 @@ def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
     B, M = program.lower.shape
     K, E, G = program.w.shape[1], len(program.equal), program.rows.shape[1]
     if program.is_plain:
-        one = minimise_in_box(program.pieces, *(side[0] for side in program[1:4]), program.tilt[0], tolerance)
+        w, lower, upper = program.w[0], program.lower[0], program.upper[0]
+        one = minimise_in_box(program.pieces, w, lower, upper, program.tilt[0], tolerance)
         if one is not None:
             p, price, gap = map(np.atleast_2d, one)
             return Optima(p, price, p[:, :0], p[:, :0], gap[0])
@@ -202,7 +203,8 @@ class _Search:
         self.free, self.on, self.all_free = free.astype(float), on, bool(free.all())
         self.stale = np.zeros(B, dtype=int)
         self.count = np.maximum(on.sum(axis=1, keepdims=True), 1.0)
-        self.is_bent, self.is_box = ball == "kl" or program.kl > 0, self.K + self.T == 0
+        self.is_bent = ball == "kl" or program.kl > 0
+        self.is_box = self.K + self.T == 0 and not self.is_bent
         ends = np.cumsum([0, M, M, self.K, self.L, self.L, self.T]).tolist()
         _, self.caps, self.tops, self.over, self.above, self.loose = map(slice, ends[:-1], ends[1:])
 
@@ -275,7 +277,7 @@ class _Search:
         far = np.maximum(np.abs(place.beyond).max(axis=1, keepdims=True, initial=0.0), ROOM)
         slack = np.concatenate([*self._room(x), np.maximum(-place.beyond, ROOM * far)], axis=1)
         here = here._replace(slack=slack, dual=np.where(self.on > 0, center / slack, NONE))
-        return here, place if self.is_box else self._place(here)
+        return here, self._place(here)
 
     def _room(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The distances (B, M) from floors and from caps; 1 where a ratio cannot move."""
@@ -321,26 +323,20 @@ class _Search:
         if not self.all_free:
             slope, wide = slope * self.free, wide * self.free[:, None]
             steep = steep * self.free[:, None] if self.K else none
-        if self.is_box:
-            return _Place(slope, hessian, none, wide, none, lacking, level)
-        return _Place(
-            np.concatenate([slope, *more], axis=1), hessian, steep, wide, np.concatenate([*beyond, *sums], axis=1),
-            lacking, level,
-        )  # fmt: skip
+        tilt, beyond = np.concatenate([slope, *more], axis=1), np.concatenate([none, *beyond, *sums], axis=1)
+        return _Place(tilt, hessian, steep, wide, beyond, lacking, level)
 
     def _gap(self, here: _Iterate, place: _Place) -> FloatArray:
         """What weak duality leaves open (B,), or what rows and equalities do where that is more; relative."""
         M, K, slope = self.M, self.K, place.tilt[:, : self.M]
         gap = _sum(np.maximum(slope * here.slack[:, :M], -slope * here.slack[:, M : 2 * M]))
-        outside = np.maximum.reduce(np.abs(place.lacking), axis=1)
-        if not self.is_box:
-            beyond, size = place.beyond.copy(), np.abs(here.x[:, M:])
-            if K:  # the objective is that of the largest, not t
-                beyond[:, :K] -= beyond[:, :K].max(axis=1, keepdims=True)
-                size[:, -1:] = place.level
-            gap = gap + _sum(here.dual[:, 2 * M :] * np.maximum(-beyond, 0.0)) + _sum(np.abs(place.tilt[:, M:]) * size)
-            outside = np.maximum(outside, beyond.max(axis=1))
-        return np.maximum(gap / np.maximum(place.level[:, 0], NONE), outside)
+        beyond, size = place.beyond.copy(), np.abs(here.x[:, M:])
+        if K:  # the objective is that of the largest, not t
+            beyond[:, :K] -= beyond[:, :K].max(axis=1, keepdims=True)
+            size[:, -1:] = place.level
+        gap = gap + _sum(here.dual[:, 2 * M :] * np.maximum(-beyond, 0.0)) + _sum(np.abs(place.tilt[:, M:]) * size)
+        outside = np.abs(np.concatenate([place.lacking, np.maximum(beyond, 0.0)], axis=1))
+        return np.maximum(gap / np.maximum(place.level[:, 0], NONE), np.maximum.reduce(outside, axis=1))
 
     def _step(self, here: _Iterate, place: _Place) -> tuple[_Iterate, _Place]:
         """One predictor and corrector."""
@@ -355,7 +351,7 @@ class _Search:
         target = np.minimum(np.maximum(left * left * left * now, least), now) / self.count
         change = newton.direction((newton.product + error * (reach * reach) - target) * self.on)
         primal, dual = _reach(here.slack, change[1]), _reach(here.dual, change[2])
-        if not self.is_box or self.is_bent:  # steps of one length, since slopes hang on ratios and multipliers at once
+        if not self.is_box:  # steps of one length, since slopes hang on ratios and multipliers at once
             primal = dual = np.minimum(primal, dual)
         there, found = self._move(here, change, primal, dual)
         move = change[0][:, : self.M]
@@ -370,7 +366,7 @@ class _Search:
                 break
             primal, dual = (np.where(far[:, None], one / 2, one) for one in (primal, dual))
             there, found = self._move(here, change, primal, dual)
-        if not self.is_box:
+        if self.K + self.T:
             wide = there.slack[:, 2 * self.M :]  # a side may have more room than its slack says
             np.copyto(wide, -found.beyond, where=-found.beyond > 0.1 * wide)
         return there, found
@@ -411,9 +407,6 @@ class _Newton:
         diagonal += self.walls
         diagonal += SMALLEST + (1 - search.free)
         self.matrix = matrix
-        if search.is_box:
-            self.factor = _Factor(matrix, ties)
-            return
         self.open = np.zeros_like(here.slack)
         self.open[:, 2 * M :] = here.slack[:, 2 * M :] + place.beyond
         spare = np.zeros(place.ties.shape[:2])
@@ -438,11 +431,6 @@ class _Newton:
         search, place, M, E = self.search, self.place, self.search.M, self.search.E
         over, above, tops, loose = search.over, search.above, search.tops, search.loose
         back = -target / self.here.slack
-        if search.is_box:
-            right = back[:, :M] - back[:, M:] - self.residual
-            p, shift = self.factor.solve(right if search.all_free else right * search.free, -place.lacking)
-            way = np.concatenate([p, -p], axis=1)
-            return p, way, back - self.ratio * way, shift
         back += self.ratio * self.open
         right = back[:, :M] - back[:, search.caps] - self.residual[:, :M]
         lack = np.concatenate([-place.lacking, (target / self.here.dual - self.open)[:, loose]], axis=1)
@@ -483,10 +471,8 @@ class _Factor:
     are as well determined in it, and keep the rest.
     """
 
-    def __init__(
-        self, matrix: FloatArray, ties: FloatArray, spare: FloatArray | None = None, lent: FloatArray | None = None
-    ) -> None:
-        self._ties, self._lent = ties, lent
+    def __init__(self, matrix: FloatArray, ties: FloatArray, spare: FloatArray, lent: FloatArray) -> None:
+        self._ties, self._lent, self._kept = ties, lent, 1 - lent * spare
         alone = len(matrix) == 1 or matrix.shape[-1] >= LARGE
         self._apply = _cholesky(matrix) if alone else lambda right: np.linalg.solve(matrix, right)
         try:
@@ -496,21 +482,16 @@ class _Factor:
             self._along = self._apply(ties.swapaxes(1, 2))
         self._total = ties @ self._along
         diagonal = _diagonals(self._total)
-        diagonal += RIDGE * diagonal + NONE
-        if spare is not None and lent is not None:
-            self._kept = 1 - lent * spare
-            diagonal += spare / self._kept
+        diagonal += RIDGE * diagonal + NONE + spare / self._kept
 
     def solve(self, right: FloatArray, lack: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Move (B, n) and shift (B, E + T): matrix @ move + ties' shift = right, ties @ move - spare shift = lack."""
-        if self._lent is not None:
-            right = right + ((self._lent * lack)[:, None] @ self._ties)[:, 0]
+        right = right + ((self._lent * lack)[:, None] @ self._ties)[:, 0]
         raw = self._apply(right[:, :, None])
         excess = self._ties @ raw - lack[:, :, None]
         alone = excess.shape[1] == 1
         shift = excess / self._total if alone else np.asarray(np.linalg.solve(self._total, excess), dtype=np.float64)
-        move, found = (raw - self._along @ shift)[:, :, 0], shift[:, :, 0]
-        return move, found if self._lent is None else found / self._kept
+        return (raw - self._along @ shift)[:, :, 0], shift[:, :, 0] / self._kept
 
 
 def _cholesky(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
