@@ -488,7 +488,8 @@ class Evaluation(Tabular, Record):
 
 
 def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL) -> Evaluation:
-    """Score the fit on a log; rows with D = 0, and before the end of their run if it is for final losses, are left out.
+    """Score the fit on a log; rows with D = 0, of weight 0, and before the end of their run if it is for final losses,
+    are left out. Where the log's `split` holds rows out, these alone are scored.
 
     Parameters
     ----------
@@ -513,7 +514,10 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL)
         message = f"the tokenizer is {rows.tokenizer[0]!r}, that of the fit {name!r}"
         raise DataError(message, location=Location(rows.origin), hint="losses per token cannot be compared")
     early = ~is_finished(rows) & (fit.provenance.get("checkpoints") == FINAL)
-    rows = rows.select(rows.trained & ~early)
+    held_out = np.array([label == "held-out" for label in rows.split or ()])
+    asked = held_out if held_out.any() else rows.trained
+    asked = asked if rows.weight is None else asked & (rows.weight > 0)
+    rows = rows.select(rows.trained & ~early & asked)
     predicted = fit.predict(rows, level=level)
     scores = score(fit.targets, rows.loss, predicted.losses, predicted.low, predicted.high)
     return Evaluation(scores, predicted.level, len(rows), predicted.warnings)

@@ -13,6 +13,7 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.files import Json
+from shapleymix.mixing.polytope import divergence
 from shapleymix.mixing.proof import Certificate
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.mixtures import epochs_of
@@ -357,13 +358,14 @@ class Mixture(Answer):
         """Over which rivals the gain is within its error bar, who does better there, and who beats this mixture."""
         others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
         unsure, ahead = [one for one in others if one.gain_high >= 0], [one for one in others if one.gain_high < 0]
-        beyond = [one.name for one in ahead if not one.within_bounds]
+        better = [one.name for one in ahead if one.within_bounds and self._lead(one) < 0]
+        beyond = [one.name for one in ahead if one.name not in better]
         limits = "the bounds" if self.anchor is None else "the bounds or the pull"
         sentences = {
             "This mixture is better than {}, beyond its error bar.": [one.name for one in self.baselines if one.sure],
             "The predicted gain of this mixture over {} is within its error bar.": [one.name for one in unsure],
             "The gain of {} is not.": [f"{list_names(one.better)} over {one.name}" for one in unsure if one.better],
-            "{} is better than this mixture, beyond its error bar.": [one.name for one in ahead if one.within_bounds],
+            "{} is better than this mixture, beyond its error bar.": better,
             f"Without {limits} a mixture such as {{}} is better, beyond its error bar.": beyond,
         }
         return " ".join(text.format(list_names(names)) for text, names in sentences.items() if names)
@@ -374,13 +376,16 @@ class Mixture(Answer):
         ratios = self._name_ratios(self.rest)
         sentences = [f"Train {'the rest on ' if self.read.any() else ''}{ratios}."]
         others = [one for one in self.baselines if one.within_bounds and not np.array_equal(one.p, self.p)]
-        best = min((one for one in others if not one.reason), key=lambda one: one.objective, default=None)
+        best = min((one for one in others if not one.reason), key=self._lead, default=None)
         if self.indifferent:
             sentences = [f"The runs tell no mixture from another: {ratios} is as good as any other within the bounds."]
         elif best is None:
             sentences.append("No other mixture within the bounds is known to compare it with.")
         elif best.gain > -AHEAD * abs(self.objective):
             sentences.append(f"It is better than {best.name}, the best other mixture, by {self._say_gain(best)}")
+        elif self._lead(best) > -AHEAD * abs(self.objective):
+            gain = f"{-best.gain:.3f} {self.objective_unit}"
+            sentences.append(f"Without the pull {best.name}, the best other mixture, is better by {gain}.")
         else:  # which comes first: the mixture to train is that one
             gain, other = f"{-best.gain:.3f} {self.objective_unit}", self._name_ratios(self.rest_of(best.p))
             measured = f"By what runs near there measured, {best.name} is better than the law's best by {gain}"
@@ -393,6 +398,11 @@ class Mixture(Answer):
             texts[-1] += f": the loss itself is known within {level / 2:.3f}, the gain within {ranking / 2:.3f}"
         sentences += [f"{' and '.join(texts)}."] if texts else ["N and D are within the runs."] * bool(self.beyond)
         return " ".join(sentences)
+
+    def _lead(self, rival: Rival) -> float:
+        """By how much this mixture is better than a rival in all that was minimised, the pull too."""
+        pull = 0.0 if self.anchor is None else self.kl * divergence(rival.p, self.anchor) - self.penalty
+        return rival.gain + pull
 
     def _name_ratios(self, p: FloatArray) -> str:
         """The largest ratios of a mixture (M,) with their names."""

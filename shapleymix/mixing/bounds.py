@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from shapleymix.display import short
 from shapleymix.errors import InfeasibleError, UsageError, did_you_mean
 from shapleymix.files import read_json
 from shapleymix.fitting.evidence import traceless
@@ -234,6 +235,8 @@ class Bounds:
             raise UsageError(f"fixed ratio: {self.fix!r} has no name", hint="write it like en=0.3")
         if self.kept is not None and not self.keep_within:
             raise UsageError("kept does nothing without keep_within", hint="give keep_within, or leave out kept")
+        if self.distance != "l1" and self.near is None:
+            raise UsageError("distance does nothing without near", hint="give near, or leave out distance")
 
     @property
     def table(self) -> Languages | None:
@@ -331,7 +334,10 @@ def _supply_of(asked: Bounds, names: tuple[str, ...], D: float, usual_epochs: fl
         message = f"the run has read {format_size(read.sum())} of {format_size(D)} tokens: none are left to choose"
         raise InfeasibleError(message, hint="D counts the tokens of the whole run")
     stated = column_of(asked.table, "max_epochs", names)
-    epochs = amounts(stated, asked.max_epochs, names, words.parse_positive, "max_epochs")
+    epochs, named = (amounts(one, asked.max_epochs, names, words.parse_positive, "max_epochs") for one in (stated, none))
+    if np.isnan(named).any() and (lost := np.flatnonzero(~np.isnan(named) & np.isnan(tokens)).tolist()):
+        message = f"max_epochs: the unique tokens of {short([names[i] for i in lost])} are not known"
+        raise UsageError(message, hint="give them as available, or in a languages table")
     least = amounts(none, asked.min_tokens, names, words.parse_size, "min_tokens")
     return Supply(float(D), tokens, np.where(np.isnan(epochs), usual_epochs, epochs), np.nan_to_num(least), read)
 

@@ -230,8 +230,13 @@ def _indifferent(one: Question) -> bool:
 def _warn(one: Question, proof: Proof, rivals: Sequence[Rival]) -> Iterator[str]:
     """Warnings, those first that change most of what a reader would do."""
     within, p, anchor = one.within, proof.p, one.goal.anchor
-    if ahead := [rival for rival in rivals if rival.within_bounds and -rival.gain > AHEAD * abs(rival.objective)]:
-        best = min(ahead, key=lambda rival: rival.gain)
+
+    def lead(rival: Rival) -> float:
+        """By how much this mixture is better in all that is minimised, the pull too."""
+        return rival.gain + one.goal.penalty(rival.p) - one.goal.penalty(p)
+
+    if ahead := [rival for rival in rivals if rival.within_bounds and -lead(rival) > AHEAD * abs(rival.objective)]:
+        best = min(ahead, key=lead)
         gain = f"{best.name!r} is predicted to be better by {-best.gain:.3g} {one.unit}"
         yield f"The mixture {gain}, since runs near there were better than the law says: this one is the law's best."
     if np.isnan(proof.certificate.relative_gap):

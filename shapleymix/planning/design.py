@@ -233,15 +233,20 @@ def _ask_for_bridge(most: FloatArray, compute: float, n: int, target: Sequence[f
 
 
 def move_within(area: Polytope, p: FloatArray, seed: int = 0) -> FloatArray:
-    """Mixtures (R, M) moved towards one well within the bounds, as far as these ask and no further.
+    """Mixtures (R, M) shrunk into the room above the floors; those that still are outside of the bounds are moved to
+    anywhere on the way to one well within, so that they do not all lie on a bound.
 
     Raises
     ------
     UsageError
         If the inside of the bounds is not known: a KL ball around a mixture that the others exclude.
     """
-    inside, _ = _inside(area, np.random.default_rng([seed, RandomStream.DESIGN]))
-    return _within(area, inside, p)
+    rng = np.random.default_rng([seed, RandomStream.DESIGN])
+    inside, _ = _inside(area, rng)
+    p = area.lower + (1 - area.lower.sum()) * p
+    moved = _within(area, inside, p)
+    share = rng.random((len(p), 1)) ** (1 / max(p.shape[1] - 1, 1))  # even in the volume that bounds leave
+    return np.where(np.abs(moved - p).max(axis=1, keepdims=True) > FEASIBLE, inside + share * (moved - inside), moved)
 
 
 def features(p: FloatArray) -> FloatArray:

@@ -89,8 +89,7 @@ def parse_mixture(given: MixtureSpec, names: Sequence[str]) -> FloatArray:
     StoreError
         If a file cannot be read, or holds no mixture.
     """
-    if isinstance(given, HasMixture):
-        given = given.mixture
+    given = given.mixture if isinstance(given, HasMixture) else words.by_index(given)
     if isinstance(given, os.PathLike) or (isinstance(given, str) and is_file_name(given)):
         return _read_saved(os.fspath(given), names)
     if isinstance(given, str) and given.strip() == "uniform" and "uniform" not in names:

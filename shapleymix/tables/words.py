@@ -307,6 +307,7 @@ def amounts(
         If a name is no source, there are too few or too many values, they have no order, or one is not what `read`
         reads; `what` says what the values are.
     """
+    given = by_index(given)
     if given is None or (isinstance(given, (list, tuple)) and not given):
         return base
     if isinstance(given, Real) or (isinstance(given, str) and "=" not in given):
@@ -324,6 +325,13 @@ def _by_name(given: object) -> TypeGuard[Pairs]:
     return isinstance(given, (str, Mapping)) or any(isinstance(part, str) and "=" in part for part in parts)
 
 
+def by_index(given: Any) -> Any:
+    """What is given; a Series of pandas, which is no dependency, whose index has names as the mapping that it is."""
+    index = getattr(given, "index", None)
+    named = hasattr(given, "to_dict") and np.iterable(index) and all(isinstance(name, str) for name in index)
+    return given.to_dict() if named and not hasattr(given, "columns") else given
+
+
 def in_order(given: Any, names: Sequence[str], read: Read, what: str) -> FloatArray:
     """Numbers (M,) that are given in the order of the names.
 
@@ -332,7 +340,8 @@ def in_order(given: Any, names: Sequence[str], read: Read, what: str) -> FloatAr
     UsageError
         If they have no order, are too few or too many, or one is not what `read` reads.
     """
-    values = [] if isinstance(given, Set) or not np.iterable(given) else list(given)
+    unordered = isinstance(given, Set) or hasattr(given, "columns") or not np.iterable(given)
+    values = [] if unordered else list(given)
     if len(values) != len(names):
         hint = f"give them by name (en=0.5,de=0.2), or {len(names)} in the order {', '.join(names[:5])}"
         raise UsageError(f"{what}: {len(values)} values for {len(names)} sources in {described(given)}", hint=hint)
