@@ -32,6 +32,7 @@ from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 
 WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
 WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random
+SHARE = 0.5
 LITTLE = 1e-300
 """Share of a new source in own data's help at an even ratio: next to none, since the runs measured that without it."""
 
@@ -265,6 +266,16 @@ class _Likeness:
         row[has, own[has]] = [self._middle(value[b, :, own[b]], own[b]) for b in has.tolist()]
         return row
 
+    def scatter(self, value: FloatArray) -> FloatArray:
+        """By how much foreign sources that runs hold differ in what they do for each target (..., K)."""
+        rows = [*self.others, *self.known]
+        foreign = np.array(self.own)[rows][:, None] != np.arange(value.shape[-1])
+        known = value[..., rows, :]
+        count = np.maximum(foreign.sum(axis=0), 1)
+        middle = np.where(foreign, known, 0.0).sum(axis=-2, keepdims=True) / count
+        own = np.where(foreign, np.square(known - middle), 0.0).sum(axis=-2) / count
+        return np.sqrt(SHARE * own + (1 - SHARE) * own.mean(axis=-1, keepdims=True))
+
     def _middle(self, column: FloatArray, target: int) -> FloatArray:
         """The middle of what other sources, none of them a target's own data, have of its column (..., M), (...)."""
         foreign = [place for place in self.others if self.own[place] != target]
@@ -279,6 +290,7 @@ def _spread_replicates(replicates: Law, place: _Likeness, rng: np.random.Generat
     """The replicates with the new source drawn about the known one, and in some like another."""
     (count,), targets = replicates.batch(), replicates.targets_count()
     away = WHOLE * rng.normal(size=(count, 1)) + EACH * rng.normal(size=(count, targets))
+    beside = rng.normal(size=(count, targets))
     wrong = (rng.random(count) < WRONG) if place.others else np.zeros(count, dtype=bool)
     foreign = np.arange(targets) != place.mine
     taken = rng.choice(place.others, size=count) if place.others else np.zeros(count, dtype=np.int64)
@@ -287,6 +299,8 @@ def _spread_replicates(replicates: Law, place: _Likeness, rng: np.random.Generat
         if not symbol.is_fitted and "transfer" not in replicates.needs:
             return row
         row = _move_row(symbol, row, away, value)
+        if symbol.role == "coefficients" and symbol.low >= 0:
+            row = np.clip(row + beside * place.scatter(value), symbol.low, symbol.high)
         return np.where(wrong[:, None] & foreign, place.other(value, taken), row)
 
     return place.extend(replicates, draw)

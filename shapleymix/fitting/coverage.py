@@ -107,13 +107,16 @@ class Coverage(Record):
     def twins(
         self, sources: tuple[str, ...], paths: tuple[str, ...], targets: tuple[str, ...]
     ) -> tuple[tuple[int, int, BoolArray], ...]:
-        """Sources without runs that are taken to be more of another, each with that one, and for which targets (K,):
-        all but those whose own data one of the two is.
+        """Sources without runs that are taken to be more of another, or of a sibling, each with that one, and for which
+        targets (K,): all but those whose own data one of the two is.
         """
-        own = own_data(paths, targets)
-        alike = [(new, known) for new, known in self.alike.items() if known in sources]
-        pairs = [(sources.index(new), sources.index(known)) for new, known in alike]
-        return tuple((one, other, own[one] == own[other]) for one, other in pairs)
+        own, found = own_data(paths, targets), []
+        held, parents = (self.mixtures > 0).any(axis=0), [path.rpartition("/")[0] for path in paths]
+        for one, known in ((sources.index(new), known) for new, known in self.alike.items()):
+            siblings = (i for i, parent in enumerate(parents) if parent and parent == parents[one] and held[i])
+            other = sources.index(known) if known in sources else next(siblings, None)
+            found += [] if other is None else [(one, other, own[one] == own[other])]
+        return tuple(found)
 
     def thin(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
         """Sources of whose effect on some target little is known, with the reason and, where not all, the targets.
