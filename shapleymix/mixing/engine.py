@@ -94,18 +94,6 @@ class Program(NamedTuple):
         sides = {name: getattr(self, name)[members] for name in names}
         return self._replace(pieces=pieces, **sides)
 
-    def select(self, usable: BoolArray, weighted: BoolArray, independent: IntArray) -> Program:
-        """The program of some of the sources and targets, and of independent equalities."""
-        pieces, ball = self.pieces, self.ball
-        pieces = pieces if usable.all() else pieces.select_sources(usable)
-        sides = {name: getattr(self, name)[:, usable] for name in ("lower", "upper", "anchor", "tilt")}
-        return self._replace(
-            pieces=pieces if weighted.all() else pieces.select(weighted), w=self.w[:, weighted], **sides,
-            equal=self.equal[independent][:, usable], values=self.values[independent], rows=self.rows[..., usable],
-            ball=None if ball is None else replace(ball, center=ball.center[usable]),
-            start=None if self.start is None else self.start[usable],
-        )  # fmt: skip
-
 
 def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
     """The optima of every member.
@@ -126,23 +114,20 @@ def minimise(program: Program, tolerance: float = TOLERANCE) -> Optima:
     upper = np.where(program.anchor > 0, program.upper, program.lower) if program.kl > 0 else program.upper
     usable, weighted = np.any(upper > NARROW, axis=0), np.any(program.w > 0, axis=0)
     usable[[other for one, other in program.pieces.twins if usable[one]]] = True
-    independent = _independent(program.equal * np.any(usable & (upper - program.lower > NARROW), axis=0))
-    whole = program._replace(upper=upper).select(usable, weighted, independent)
-    found = Optima(
-        np.zeros((B, M)), np.zeros((B, E + G)), np.zeros((B, K * program.worst)),
-        np.zeros((B, 0 if program.ball is None else M if program.ball.kind == "l1" else 1)), np.zeros(B),
-    )  # fmt: skip
+    pieces = program.pieces if weighted.all() else program.pieces.select(weighted)
+    if not usable.all():  # a small power of the least ratio is not small
+        pieces = replace(pieces, phi=np.where(usable[:, None], pieces.phi, 0.0))
+    places = _independent(program.equal * np.any(upper - program.lower > NARROW, axis=0))
+    equal, values = program.equal[places], program.values[places]
+    whole = program._replace(pieces=pieces, w=program.w[:, weighted], upper=upper, equal=equal, values=values)
     step = max(1, CHUNK // (M * max(M, K)))
-    places = np.append(independent, np.arange(E, E + G))
-    for start in range(0, B, step):
-        part = slice(start, start + step)
-        one = _Search(whole.take(part), tolerance).solve()
-        found.p[part, usable], found.rows[part, places], found.gap[part] = one.p, one.rows, one.gap
-        every = program.ball is None or program.ball.kind == "kl"
-        found.ball[part, slice(None) if every else usable] = one.ball
-        if program.worst:
-            found.targets[part, weighted] = one.targets
-    return found
+    parts = [_Search(whole.take(slice(at, at + step)), tolerance).solve() for at in range(0, B, step)]
+    found = Optima(*map(np.concatenate, zip(*parts, strict=True)))
+    rows, targets = np.zeros((B, E + G)), np.zeros((B, K * program.worst))
+    rows[:, np.append(places, np.arange(E, E + G))] = found.rows
+    if program.worst:
+        targets[:, weighted] = found.targets
+    return found._replace(rows=rows, targets=targets)
 
 
 def _independent(equal: FloatArray) -> IntArray:
