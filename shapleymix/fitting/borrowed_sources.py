@@ -32,7 +32,6 @@ from shapleymix.tables.words import as_word, parse_pairs, parse_whole
 
 WHOLE, EACH = 0.7, 0.7  # standard deviations of the logarithm: of a source as a whole, and for each target beside
 WRONG = 0.25  # share of the replicates in which the source is like another one, drawn at random
-SHARE = 0.5
 LITTLE = 1e-300
 """Share of a new source in own data's help at an even ratio: next to none, since the runs measured that without it."""
 
@@ -274,7 +273,7 @@ class _Likeness:
         count = np.maximum(foreign.sum(axis=0), 1)
         middle = np.where(foreign, known, 0.0).sum(axis=-2, keepdims=True) / count
         own = np.where(foreign, np.square(known - middle), 0.0).sum(axis=-2) / count
-        return np.sqrt(SHARE * own + (1 - SHARE) * own.mean(axis=-1, keepdims=True))
+        return (np.sqrt(own) + np.sqrt(own).mean(axis=-1, keepdims=True)) / 2
 
     def _middle(self, column: FloatArray, target: int) -> FloatArray:
         """The middle of what other sources, none of them a target's own data, have of its column (..., M), (...)."""

@@ -334,7 +334,9 @@ def _supply_of(asked: Bounds, names: tuple[str, ...], D: float, usual_epochs: fl
         message = f"the run has read {format_size(read.sum())} of {format_size(D)} tokens: none are left to choose"
         raise InfeasibleError(message, hint="D counts the tokens of the whole run")
     stated = column_of(asked.table, "max_epochs", names)
-    epochs, named = (amounts(one, asked.max_epochs, names, words.parse_positive, "max_epochs") for one in (stated, none))
+    epochs, named = (
+        amounts(one, asked.max_epochs, names, words.parse_positive, "max_epochs") for one in (stated, none)
+    )
     if np.isnan(named).any() and (lost := np.flatnonzero(~np.isnan(named) & np.isnan(tokens)).tolist()):
         message = f"max_epochs: the unique tokens of {short([names[i] for i in lost])} are not known"
         raise UsageError(message, hint="give them as available, or in a languages table")
