@@ -8,7 +8,7 @@ Modules, in reading order:
   symbols           a law's symbols as the vectors that the search works on: layout, starts, beliefs, what no run tells
   estimation        one law put to weighted evidence, and from nothing, or from a finished fit, to a law, in one batch
   repetition        what a fit knows of repeated tokens: their worth and harm, told by the log or published
-  coverage          whether there are runs enough for a law, and where its fit has data
+  coverage          where a fit has data, and how far points lie from them
   study             what fitting and comparing both run on, and what cross-validation chose that a law believes
   residual          what a law misses of mixtures, by what it missed of those of the runs
   held_out          held-out predictions of laws and black boxes, and how well they match losses

@@ -1,4 +1,4 @@
-"""Whether there are runs enough for a law, and where its fit has data."""
+"""Where a fit has data, and how far points lie from them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from shapleymix.display import short
-from shapleymix.errors import FitError, Location
-from shapleymix.fitting.estimation import Estimation
-from shapleymix.fitting.evidence import Evidence, beyond_line, line_of, parting_run
+from shapleymix.fitting.evidence import beyond_line, line_of, parting_run
 from shapleymix.records import BoolArray, FloatArray, IntArray, Record
 from shapleymix.tables.languages import own_data
 from shapleymix.tables.runs import RunLog
@@ -314,27 +312,3 @@ class Extrapolation:
         names = np.array(self.targets)[np.any(off, axis=0)].tolist()
         points = int(off.any(axis=1).sum())
         return f"{short(names)}{f' at {points} of {len(off)} points' if len(off) > 1 else ''}"
-
-
-def require_runs(problem: Estimation, evidence: Evidence, rows: BoolArray) -> None:
-    """Refuse a law with more numbers per target than there are runs to tell them.
-
-    Raises
-    ------
-    FitError
-        Naming the law, the target, what is there and what is needed.
-    """
-    log, law, name = evidence.log, problem.packing.law, problem.packing.law.name
-    mixtures = {key for key, use in zip(log.mixture_keys, rows, strict=True) if use}
-    if "mixture" in law.needs and len(mixtures) < 2:  # one tells nothing about mixtures
-        message = f"law {name!r} needs different mixtures; all {int(rows.sum())} runs have one"
-        raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")
-    if law.knobs:
-        return  # what is believed tells the numbers that the runs do not
-    used = rows[:, None] & (problem.observed.weight > 0)
-    counts, needed = (problem.alike.T @ used > 0).sum(axis=0).tolist(), len(problem.packing.names)
-    for target, count in zip(log.targets, counts, strict=True):
-        if count < needed:
-            message = f"law {name!r} fits {needed} numbers for target {target!r} but has {count} different runs for it"
-            hint = "add runs, loosen the filters, or choose a law with fewer symbols"
-            raise FitError(message, hint=hint, location=Location(file=log.origin, column=f"loss_{target}"))

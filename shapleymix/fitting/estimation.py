@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from shapleymix.errors import FitError
+from shapleymix.errors import FitError, Location
 from shapleymix.fitting.evidence import HARM_ERROR, Evidence, select_rows
 from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals, Solution, Values, minimize, solve_free
 from shapleymix.fitting.settings import Settings
@@ -127,6 +127,30 @@ class Estimation:
         alike = evidence.usual[None]
         delta = law.threshold if settings.delta is None else settings.delta
         return cls(packing, observed, inputs, givens, evidence, settings, believed, core, levels, delta, alike)
+
+    def require_runs(self, rows: BoolArray) -> None:
+        """Refuse to fit more numbers per target than there are runs among some rows (R,) to tell them.
+
+        Raises
+        ------
+        FitError
+            Naming the law, the target, what is there and what is needed.
+        """
+        log, law, name = self.evidence.log, self.packing.law, self.packing.law.name
+        mixtures = {key for key, use in zip(log.mixture_keys, rows, strict=True) if use}
+        if "mixture" in law.needs and len(mixtures) < 2:  # one tells nothing about mixtures
+            message = f"law {name!r} needs different mixtures; all {int(rows.sum())} runs have one"
+            raise FitError(message, hint="add runs of other mixtures, or fit 'chinchilla'")
+        if law.knobs:
+            return  # what is believed tells the numbers that the runs do not
+        used = rows[:, None] & (self.observed.weight > 0)
+        counts, needed = (self.alike.T @ used > 0).sum(axis=0).tolist(), len(self.packing.names)
+        for target, count in zip(log.targets, counts, strict=True):
+            if count < needed:
+                known = f"target {target!r} but has {count} different runs for it"
+                hint = "add runs, loosen the filters, or choose a law with fewer symbols"
+                place = Location(file=log.origin, column=f"loss_{target}")
+                raise FitError(f"law {name!r} fits {needed} numbers for {known}", hint=hint, location=place)
 
     def follow(self, shares: FloatArray, start: FloatArray, stop: Stop = FOLLOW) -> FloatArray:
         """Unknowns (V, K, P) fitted under each weighting from a start of its own (V, K, P).

@@ -12,7 +12,6 @@ from scipy.stats import norm, rankdata, t
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.errors import FitError, UsageError, did_you_mean
-from shapleymix.fitting.coverage import require_runs
 from shapleymix.fitting.estimation import FOLD, Estimation, estimate
 from shapleymix.fitting.evidence import misses_mixtures
 from shapleymix.fitting.residual import Residual
@@ -203,7 +202,7 @@ def _problems(law: type[Law], study: Study, masks: BoolArray) -> Iterator[tuple[
     for alike in groups.values():
         problem = Estimation.of(law, study.evidence, study.inputs, study.settings, ~masks[alike[0]])
         for mask in masks[alike]:
-            require_runs(problem, study.evidence, ~mask)
+            problem.require_runs(~mask)
         yield alike, problem
 
 

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from shapleymix.errors import FitError
-from shapleymix.fitting.coverage import Coverage, coverage_of, require_runs
+from shapleymix.fitting.coverage import Coverage, coverage_of
 from shapleymix.fitting.estimation import Estimation, Stage, estimate, resample
 from shapleymix.fitting.evidence import Evidence, bootstrap_shares, cells_of, fold_masks
 from shapleymix.fitting.held_out import HeldOut, Scores, find_missed, predict_held_out, refuse, score, take_logs, teach
@@ -85,9 +85,9 @@ def fit_learner(study: Study, law: type[BlackBox], wanted: BoolArray) -> StudyFi
 def fit_symbols(study: Study, law: type[Law], wanted: BoolArray, progress: Progress | None) -> StudyFit:
     """A parametric law with its replicates."""
     log, evidence, settings = study.log, study.evidence, study.settings
-    problem = Estimation.of(law, evidence, study.inputs, settings)
-    require_runs(problem, evidence, np.ones(len(log), dtype=bool))
     every, stage, held_out = np.ones((1, len(log))), _stage(progress, f"fitting {law.name}"), None
+    problem = Estimation.of(law, evidence, study.inputs, settings)
+    problem.require_runs(every[0] > 0)
     knobs: dict[str, FloatArray] = {}
     if law.knobs and study.mixtures >= MIXTURES_NEEDED:
         masks = study.choosing_folds()
