@@ -26,8 +26,6 @@ from shapleymix.tables.transfer import TransferMatrix
 
 USUAL = LearnedBase.name, Chinchilla.name
 """The laws that `fit` takes by default, of which the first that was compared is to be beaten."""
-Predicted = FloatArray | ShapleyMixError
-"""The held-out losses of a law, or why there are none."""
 LEAST_MIXTURES = 6  # fewer do not tell their own standard error
 UNCOUNTED = 10**6  # numbers of a black box, which is never the simplest
 
@@ -155,21 +153,20 @@ def compare(
     contenders = laws_of(whole.list_laws() if laws is None else laws)
     one_fit = len(masks) == 1  # its judges have no say in what it is fitted to; in folds every row judges and is fitted
     parts = part_regimes_by(whole, ~masks[0]) if one_fit else part_regimes(whole)
-    unscored, found = _note_unscored(parts, masks), list[Predicted]()
-    for index, contender in enumerate(contenders):
+    unscored, found, faults = _note_unscored(parts, masks), dict[int, FloatArray](), dict[int, ShapleyMixError]()
+    for place, contender in enumerate(contenders):
         if progress is not None:
-            progress(contender.name, index, len(contenders))
+            progress(contender.name, place, len(contenders))
         try:
-            found.append(predict_held_out(contender, parts.study, masks).losses)
+            found[place] = predict_held_out(contender, parts.study, masks).losses
         except UsageError:
             raise
         except ShapleyMixError as error:  # a law that these data cannot support drops out; the others go on
-            found.append(error)
-    faults = [one for one in found if isinstance(one, ShapleyMixError)]
-    if len(faults) == len(found):
+            faults[place] = error
+    if not found:
         hint = "give more runs, or name another law"
         raise FitError(f"no law could be fitted: {faults[0].message}", hint=hint) from faults[0]
-    table = _summary(contenders, found, parts.study, masks, design)
+    table = _summary(contenders, found, faults, parts.study, masks, design)
     return replace(table, notices=(*table.notices, *unscored))
 
 
@@ -193,30 +190,32 @@ def _note_unscored(parts: RegimeSplit, masks: BoolArray) -> tuple[str, ...]:
 
 
 def _summary(
-    contenders: Sequence[type[Law]], found: Sequence[Predicted], study: Study, masks: BoolArray, design: str
-) -> Comparison:
-    """The table of what laws predicted of the rows that masks (V, R) hold out, or why they did not."""
+    contenders: Sequence[type[Law]], found: Mapping[int, FloatArray], faults: Mapping[int, ShapleyMixError],
+    study: Study, masks: BoolArray, design: str,
+) -> Comparison:  # fmt: skip
+    """The table of what laws predicted of the rows that masks (V, R) hold out, or why they did not.
+
+    Predicted losses (R, K) and errors stand by the place of their law among the contenders.
+    """
     log, evidence = study.log, study.evidence
     wanted = evidence.judged & np.any(masks, axis=0)[:, None]
-    scored = [losses for losses in found if isinstance(losses, np.ndarray)]
-    known = [wanted & ~np.isnan(predicted) for predicted in scored]
-    common = np.all(known, axis=0)
+    known = {place: wanted & ~np.isnan(predicted) for place, predicted in found.items()}
+    common = np.all(list(known.values()), axis=0)
     if not common.any():
-        laws = [law.name for law, losses in zip(contenders, found, strict=True) if isinstance(losses, np.ndarray)]
-        each = [f"{law} {one.sum()}" for law, one in zip(laws, known, strict=True)]
+        each = [f"{contenders[place].name} {one.sum()}" for place, one in known.items()]
         message = f"no held-out loss is predicted by every law; of {int(wanted.sum())} they predict: {', '.join(each)}"
         raise FitError(message, hint="compare fewer laws at once")
     seen = np.where(common, log.loss, np.nan)
-    scores = [score(log.targets, seen, predicted) for predicted in scored]
-    point = np.array([one.mean["PE"] for one in scores])
-    off = np.stack([_off(log.loss, predicted, common, one.PE) for predicted, one in zip(scored, scores, strict=True)])
+    scores = {place: score(log.targets, seen, predicted) for place, predicted in found.items()}
+    point = np.array([one.mean["PE"] for one in scores.values()])
+    off = np.stack([_off(log.loss, predicted, common, scores[place].PE) for place, predicted in found.items()])
     gap, groups = point[:, None] - point[None, :], log.groups[common.any(axis=1)]
     error, gap_error = (find_errors(each, groups) for each in (off, off[:, None] - off[None, :]))
-    share = [float(one.sum() / wanted.sum()) for one in known]
-    answers, entries = zip(scores, share, error.tolist(), strict=True), []
-    for contender, one in zip(contenders, found, strict=True):
-        failed = isinstance(one, ShapleyMixError)
-        rest = (None, 0.0, float("nan"), one.message) if failed else (*next(answers), None)
+    errors, entries = dict(zip(found, error.tolist(), strict=True)), list[Entry]()
+    for place, contender in enumerate(contenders):
+        rest = None, 0.0, float("nan"), faults[place].message if place in faults else None
+        if place in found:
+            rest = scores[place], float(known[place].sum() / wanted.sum()), errors[place], None
         fixed = Levels.of(log, EVERY).find_fixed(contender)
         size = UNCOUNTED if issubclass(contender, BlackBox) else len(Packing(contender, len(log.sources), fixed).names)
         entries.append(Entry(contender.name, size, *rest))
