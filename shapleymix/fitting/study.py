@@ -80,11 +80,12 @@ def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progr
     search = search.with_repetition(first.x if len(sample) == len(start) else None)
     few = replace(few, problem=search.problem.only(sample))
     trials = few.walk(few.trial(usual, first.x), progress)
+    telling = [name for name in usual if len({trial.knobs[name] for trial in trials}) > 1]  # others change no belief
     if len(sample) < len(start):
         trials = [search.trial(few.best(trials).knobs)]
     won = search.errors(trials, fold >= 0).argmin(axis=0)
     believed = PriorTable.choose([trial.beliefs for trial in trials], won)
-    knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in few.list_knobs()}
+    knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in telling}
     found = replace(search.problem, beliefs=believed, repeated=begun.repeated)
     return Tuning(found, start, search.predict(trials), knobs)
 
@@ -115,13 +116,6 @@ class _Search:
         shares = self.share * ~self.masks
         x = self.problem.fit_afresh(shares) if x is None else x
         return replace(self, problem=fit_repetition(self.problem, shares, x)[0])
-
-    def list_knobs(self) -> list[str]:
-        """The knobs that change anything: without a transfer matrix its share does not."""
-        values = self.problem.packing.law.knobs
-        usual = {name: each[0] for name, each in values.items()}
-        tried = {name: [self.believe({**usual, name: one}) for one in each] for name, each in values.items()}
-        return [name for name, each in tried.items() if not all(one.same(each[0]) for one in each)]
 
     def trial(self, knobs: Knobs, start: FloatArray | None = None) -> Trial:
         """Fits (V, K, P) to all but each fold, from those before or afresh, and what they predict of it."""
