@@ -257,17 +257,19 @@ def minimize(
         step, damped = _step(objective, state)
         bent = apply(state.matrix, objective.prior.precision[state.number], step)
         promised = -np.einsum("qp,qp->q", state.gradient + 0.5 * bent, step)
-        idle = _idle(state, step, promised, tolerance)
+        # even a nearly undamped step promises next to nothing
+        near = (state.damping <= EASY) & (np.abs(step).max(axis=1) < LONGEST_STEP)
+        idle = near & (np.abs(promised) <= tolerance * np.abs(state.cost) + NOTHING)
         best.converged[state.number[idle]] = True
         if not (go := ~idle).any():
             break
-        if idle.any():
-            state, step, damped, promised = state.keep(go), step[go], damped[go], promised[go]
+        state, step, damped, promised = state.keep(go), step[go], damped[go], promised[go]
         state = _advance(objective, state, _bend(objective, state, step, damped), promised, tolerance)
-        done = _record(best, state)
-        state = state.keep(~done)
-        if not len(state.number):
+        best.x[state.number], best.cost[state.number] = state.x, state.cost
+        best.converged[state.number] = state.quiet >= 1
+        if not (go := (state.quiet < 2) & (state.damping <= 1e9)).any():
             break
+        state = state.keep(go)
     return best
 
 
@@ -278,12 +280,6 @@ def _step(objective: Regression, state: _State) -> tuple[FloatArray, FloatArray]
     damped = objective.prior.precision[state.number] + ridge
     step = step_in_box(state.matrix, damped, state.gradient, objective.low - state.x, objective.high - state.x)
     return np.clip(step, -LONGEST_STEP, LONGEST_STEP).astype(np.float64, copy=False), damped
-
-
-def _idle(state: _State, step: FloatArray, promised: FloatArray, tolerance: float) -> BoolArray:
-    """Problems of which even a nearly undamped step promises next to nothing."""
-    short = np.abs(step).max(axis=1) < LONGEST_STEP
-    return short & (state.damping <= EASY) & (np.abs(promised) <= tolerance * np.abs(state.cost) + NOTHING)
 
 
 def _bend(objective: Regression, state: _State, step: FloatArray, damped: FloatArray) -> FloatArray:
@@ -318,11 +314,3 @@ def _advance(objective: Regression, state: _State, step: FloatArray, promised: F
     trial.damping = np.maximum(state.damping * eased, LEAST_DAMPING)
     state.damping = state.damping * 4.0
     return state.put(met > 0, trial)
-
-
-def _record(best: Solution, state: _State) -> BoolArray:
-    """Copy the open problems' standing into the result; say which of them are finished."""
-    best.x[state.number] = state.x
-    best.cost[state.number] = state.cost
-    best.converged[state.number] = state.quiet >= 1
-    return (state.quiet >= 2) | (state.damping > 1e9)
