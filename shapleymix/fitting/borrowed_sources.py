@@ -92,13 +92,12 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
     sources = (*fit.sources, new) if fresh else fit.sources
     seen = _in_runs(fit)
     idle = fit.law.idle() if new in fit.targets else {}
+    own = own_data(paths_of(sources, fit.parents, fit.targets), fit.targets)
     place = _Likeness(
         row=sources.index(new),
         known=tuple(map(fit.sources.index, models)),
         others=tuple(fit.sources.index(name) for name in seen if name not in models),
-        own=_own_targets(fit.paths, fit.targets),
-        mine=_own_targets(paths_of((new,), fit.parents, fit.targets), fit.targets)[0],
-        fresh=fresh,
+        own=tuple(np.where(own.any(axis=1), own.argmax(axis=1), -1).tolist()),
         idle=frozenset(name for name, there in idle.items() if there[fit.targets.index(new)]),
         text=text,
     )
@@ -126,12 +125,6 @@ def _in_runs(fit: Fit) -> list[str]:
 def _parent(fit: Fit, name: str) -> str:
     """Whose part a source is; empty for one that is whole."""
     return paths_of((name,), fit.parents, fit.targets)[0].rpartition("/")[0]
-
-
-def _own_targets(paths: Sequence[str], targets: Sequence[str]) -> tuple[int, ...]:
-    """The target whose own data each source is, or -1."""
-    own = own_data(paths, targets)
-    return tuple(np.where(own.any(axis=1), own.argmax(axis=1), -1).tolist())
 
 
 @dataclass(frozen=True)
@@ -189,15 +182,11 @@ class _Likeness:
     Attributes
     ----------
     row, known : int and tuple of int
-        Row of the new source, and of those that it is like the mean of.
+        Row of the new source, after all others where it is yet to be made, and of those that it is like the mean of.
     others : tuple of int
         Rows of all others that runs hold.
     own : tuple of int
-        For each source the target whose own data it is, or -1.
-    mine : int
-        The same of the new source.
-    fresh : bool
-        Whether the row is yet to be made.
+        For each source, the new one too, the target whose own data it is, or -1.
     idle : set of str
         Symbols of the new source's own target on which nothing hung without it.
     text : _TextRow, optional
@@ -208,10 +197,13 @@ class _Likeness:
     known: tuple[int, ...]
     others: tuple[int, ...]
     own: tuple[int, ...]
-    mine: int
-    fresh: bool
     idle: frozenset[str]
     text: _TextRow | None
+
+    @property
+    def mine(self) -> int:
+        """The target whose own data the new source is, or -1."""
+        return self.own[self.row]
 
     def extend(self, law: Law, move: Move = lambda symbol, row, value: row) -> Law:
         """The law with the new source, whose row (..., K) of each symbol is moved."""
@@ -221,8 +213,8 @@ class _Likeness:
                 return self.take_shape(symbol, value)
             row = move(symbol, self.like(type(law), symbol, value), value)
             row = LITTLE * row if symbol.name == "own" else row
-            others = value if self.fresh else np.delete(value, self.row, axis=-2)
-            return np.insert(others, self.row, row, axis=-2)
+            before, after = value[..., : self.row, :], value[..., self.row + 1 :, :]
+            return np.concatenate([before, row[..., None, :], after], axis=-2)
 
         return law.map(change)
 
@@ -243,7 +235,8 @@ class _Likeness:
         row, own = self._mean(value), self.own[self.known[0]]
         if "families" in law.needs:  # of the same family, which is all that such a law asks
             return row
-        if not self.fresh and not symbol.is_fitted and "transfer" not in law.needs:  # its label says that, and is known
+        there = self.row < value.shape[-2]
+        if there and not symbol.is_fitted and "transfer" not in law.needs:  # its label says that, and is known
             row = np.array(value[..., self.row, :])
             if own >= 0 and self.mine >= 0:  # but for whether its data are the target's own, which runs say
                 row[..., self.mine] = self._mean(value)[..., own]
