@@ -290,16 +290,18 @@ class Surface:
 
     def read_in(self, unit: Unit) -> Surface:
         """The same losses in a unit; they must be in nats."""
-        return replace(self._scale_pieces(unit.per_nat * np.ones(len(self.targets))), unit=unit)
+        factor = unit.per_nat * np.ones(len(self.targets))
+        return replace(self.change_pieces(lambda one: one.scale_losses(factor)), unit=unit)
 
     def raise_law(self, factor: FloatArray) -> Surface:
         """The same, whose law, which an optimiser minimises, has losses that are `factor` (K,) times as high."""
-        more = factor / self.raised
-        return replace(self._scale_pieces(more if self.places is None else more[self.places]), raised=factor)
+        more = (factor / self.raised)[... if self.places is None else self.places]
+        return replace(self.change_pieces(lambda one: one.scale_losses(more)), raised=factor)
 
-    def _scale_pieces(self, factor: FloatArray) -> Surface:
-        scaled = [None if one is None else one.scale_losses(factor) for one in (self.pieces, self.draws, self.absent)]
-        return replace(self, pieces=scaled[0], draws=scaled[1], absent=scaled[2])
+    def change_pieces(self, change: Callable[[Pieces], Pieces]) -> Surface:
+        """The same with those pieces changed that there are."""
+        pieces = {name: getattr(self, name) for name in ("pieces", "draws", "absent")}
+        return replace(self, **{name: change(one) for name, one in pieces.items() if one is not None})
 
     def mean(self, p: Points) -> FloatArray:
         """Losses, or error rates, (R, K) at mixtures (R, M), as they are printed; NaN where there is none."""
@@ -451,15 +453,15 @@ def with_score(surface: Surface, score: Score) -> Surface:
         hint = "calibrate by the losses of the fit's targets"
         raise UsageError(f"the fit has no target {', '.join(strange)}, by whose loss tasks are calibrated", hint=hint)
     places = np.array([surface.targets.index(name) for name in score.targets], dtype=np.int64)
-    pieces, draws, absent = surface.pieces, surface.draws, surface.absent
+
+    def curve(pieces: Pieces) -> Pieces:
+        return pieces.with_curves(score.draw(pieces.batch[0]) if pieces.batch else score.curves, places)
+
     return replace(
-        surface,
+        surface.change_pieces(curve),
         targets=score.labels,
         measure="error",
         unit=Unit("error rate"),
-        pieces=None if pieces is None else pieces.with_curves(score.curves, places),
-        draws=None if draws is None else draws.with_curves(score.draw(draws.batch[0]), places),
-        absent=None if absent is None else absent.with_curves(score.curves, places),
         own=surface.own[places],
         edge=surface.edge[places],
         score=score,
