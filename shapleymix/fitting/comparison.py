@@ -77,12 +77,11 @@ class Comparison(Tabular, Record):
 
     def best(self) -> str:
         """The law with the lowest mean held-out PE."""
-        scored = self._list_scored()
-        return scored[int(np.argmin([entry.scores.mean["PE"] for entry in scored if entry.scores]))].law
+        return self._list_scored()[int(self.gap[:, 0].argmin())]
 
     def preferred(self) -> str:
         """The law to take: the usual one, unless the best is better by more than chance."""
-        scored, best = [entry.law for entry in self._list_scored()], self.best()
+        scored, best = self._list_scored(), self.best()
         usual = next((name for name in USUAL if name in scored), best)
         return usual if self.significance(scored.index(best), scored.index(usual)) >= 0 else best
 
@@ -103,8 +102,8 @@ class Comparison(Tabular, Record):
             return 0
         return judge(self.gap[one, other], self.gap_error[one, other], self.mixtures)
 
-    def _list_scored(self) -> list[Entry]:
-        return [entry for entry in self.entries if entry.scores is not None]
+    def _list_scored(self) -> list[str]:
+        return [entry.law for entry in self.entries if entry.scores is not None]
 
 
 @with_settings
