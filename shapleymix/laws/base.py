@@ -367,10 +367,9 @@ class Law(Record):
         """
         value = np.asarray(getattr(self, known.name))
         step = value if known.positive else np.ones(value.shape)
-        complex_law = self.map(lambda one, kept: cast(FloatArray, kept + 1j * TINY * step) if one == known else kept)
-        moved = complex_law.pieces(N, D)
-        parts = {name: np.imag(getattr(moved, name)) for name in by_field}
-        moves = {name: part / TINY for name, part in parts.items() if np.any(part)}
+        moved = self.swap(**{known.name: cast(FloatArray, value + 1j * TINY * step)}).pieces(N, D)
+        moves = {name: np.imag(getattr(moved, name)) / TINY for name in by_field}
+        moves = {name: move for name, move in moves.items() if np.any(move)}
         if known.axes == "MK" and not moves.keys() <= MATRICES:
             return self._difference(known, p, N, D)
         total = np.zeros(by_field["phi" if known.axes == "MK" else "floor"].shape)
