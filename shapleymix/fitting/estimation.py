@@ -27,7 +27,7 @@ from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals,
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import COMMON, NOISE, Levels, Packing, PriorTable, believe_together, starting_points
 from shapleymix.laws import Inputs, Law
-from shapleymix.laws.base import Belief, Observations, Role
+from shapleymix.laws.base import Observations, Role
 from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, CoreLaw, models_harm, repetition_prior
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.statistics import MEAN_ABSOLUTE, RandomStream, ranks_of
@@ -91,7 +91,6 @@ class Estimation:
     evidence: Evidence
     settings: Settings
     beliefs: PriorTable
-    core: dict[str, Belief]  # what is believed of its symbols besides
     levels: Levels
     delta: float  # Huber's threshold on log residuals
     repeated: FloatArray
@@ -121,12 +120,10 @@ class Estimation:
             raise FitError(message, hint=hint)
         noise = np.full(len(inputs.targets), NOISE)
         usual = {name: values[0] for name, values in law.knobs.items()}
-        loss = np.exp(np.average(observed.log_loss, axis=0, weights=observed.weight))
-        core = believe_together(packing, levels, loss)
-        believed = PriorTable.of(packing, usual, givens, noise, core)
+        believed = PriorTable.of(packing, usual, givens, noise, levels, observed)
         alike = evidence.usual[None]
         delta = law.threshold if settings.delta is None else settings.delta
-        return cls(packing, observed, inputs, givens, evidence, settings, believed, core, levels, delta, alike)
+        return cls(packing, observed, inputs, givens, evidence, settings, believed, levels, delta, alike)
 
     def require_runs(self, rows: BoolArray) -> None:
         """Refuse to fit more numbers per target than there are runs among some rows (R,) to tell them.
@@ -396,7 +393,8 @@ def resample(problem: Estimation, shares: FloatArray, x: FloatArray, seed: int, 
     """
     rng = np.random.default_rng([seed, RandomStream.BELIEFS])
     draws = rng.standard_normal((len(shares), 1, *x.shape))[:, :, ranks_of(problem.observed.log_loss)]
-    of_core = np.isin(problem.packing.names, [*problem.core])
+    core = believe_together(problem.packing, problem.levels, problem.observed)
+    of_core = np.isin(problem.packing.names, [*core])
     common = rng.standard_normal((len(shares), 1, 1, of_core.sum()))
     draws[..., of_core] = np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * draws[..., of_core]
     for place in problem.packing.of_sources():

@@ -106,8 +106,8 @@ class _Search:
 
     def believe(self, knobs: Knobs) -> PriorTable:
         """What the law believes at some knobs; a knob that nothing given hangs on changes nothing."""
-        problem = self.problem
-        return PriorTable.of(problem.packing, knobs, problem.givens, problem.beliefs.noise, problem.core)
+        one = self.problem
+        return PriorTable.of(one.packing, knobs, one.givens, one.beliefs.noise, one.levels, one.observed)
 
     def with_repetition(self, x: FloatArray | None) -> _Search:
         """The same with h and R* estimated for each fold from its fits (V, K, P), where enough runs repeat tokens."""

@@ -90,13 +90,10 @@ class Packing:
 
     def unpack(self, x: FloatArray, givens: dict[str, FloatArray]) -> Law:
         """The law from vectors (..., K, P) and the given symbols."""
-        symbols: dict[str, FloatArray] = dict(givens)
-        for known in self.law.symbols_to_fit():
-            if known.name in self.fixed:
-                symbols[known.name] = np.full(x.shape[:-1], self.fixed[known.name])
-            else:
-                value = known.decode(x[..., self.slices[known.name]])
-                symbols[known.name] = value[..., 0] if known.axes == "K" else value.swapaxes(-1, -2)
+        symbols = givens | {name: np.full(x.shape[:-1], value) for name, value in self.fixed.items()}
+        for known in self.free:
+            value = known.decode(x[..., self.slices[known.name]])
+            symbols[known.name] = value[..., 0] if known.axes == "K" else value.swapaxes(-1, -2)
         return self.law(**symbols)
 
     def jacobian(self, slopes: dict[str, FloatArray]) -> FloatArray:
@@ -208,12 +205,13 @@ class PriorTable:
 
     @classmethod
     def of(
-        cls, packing: Packing, knobs: Knobs, givens: dict[str, FloatArray], noise: FloatArray, core: dict[str, Belief]
-    ) -> PriorTable:
-        """What the law says at one value of its knobs, and of the core's symbols what is said besides."""
+        cls, packing: Packing, knobs: Knobs, givens: dict[str, FloatArray], noise: FloatArray, levels: Levels,
+        observed: Observations,
+    ) -> PriorTable:  # fmt: skip
+        """What the law says at one value of its knobs, and of the core's symbols what levels say besides."""
         shape = (len(noise), len(packing.names))
         center, spread, kin, contrasts = np.zeros(shape), np.full(shape, np.inf), np.zeros(len(noise)), None
-        place = packing.slices
+        place, core = packing.slices, believe_together(packing, levels, observed)
         for name, belief in {**packing.law.beliefs(knobs, givens), **core}.items():
             if name not in place:
                 continue  # held: the log cannot tell it, and nothing is searched
@@ -307,14 +305,15 @@ class Levels:
         return law
 
 
-def believe_together(packing: Packing, levels: Levels, loss: FloatArray) -> dict[str, Belief]:
+def believe_together(packing: Packing, levels: Levels, observed: Observations) -> dict[str, Belief]:
     """What is believed of the core's symbols, in the units of the search, where N and D change together.
 
-    `loss` (K,) is the usual one; amounts are those of equal slopes, at exponents that are held or believed.
+    Amounts are those of equal slopes at the usual loss, and at exponents that are held or believed.
     """
     if not levels.together or not issubclass(packing.law, CoreLaw):
         return {}
     found: dict[str, Belief] = {}
+    loss = np.exp(np.average(observed.log_loss, axis=0, weights=observed.weight))
     budgets: tuple[tuple[Budget, str, str], ...] = ("N", "A", "alpha"), ("D", "B", "beta")
     for budget, amount, exponent in budgets:
         share = TOGETHER / packing.fixed.get(exponent, np.exp(APART[budget].center))
