@@ -162,8 +162,7 @@ class Estimation:
 
         Cross-validation begins here: in directions that a fold's rows do not tell, a fit stays where it started.
         """
-        start = self.select_starts(shares, self.find_starts(shares), 1, NEAR.tolerance)
-        return self.follow(shares, start[:, 0], NEAR)
+        return self.follow(shares, self.find_starts(shares, 1, NEAR.tolerance)[:, 0], NEAR)
 
     def only(self, targets: IntArray) -> Estimation:
         """The same for some targets alone."""
@@ -192,15 +191,18 @@ class Estimation:
         observed = replace(seen, **{name: value[rows] for name, value in vars(seen).items()})
         return replace(self, observed=observed, evidence=select_rows(self.evidence, rows)), rows
 
-    def find_starts(self, shares: FloatArray) -> FloatArray:
+    def find_starts(
+        self, shares: FloatArray, count: int, tolerance: float, known: FloatArray | None = None
+    ) -> FloatArray:
+        """Of the starts that each weighting's rows give, and one that is known (K, P), the `count` that a few
+        iterations bring lowest, as far as these brought them: (V, count, K, P).
+        """
         (few, rows), further = self.sample, (self.inputs, self.givens, self.settings.starts)
-        return starting_points(self.packing, few.observed, shares[:, rows], *further)
-
-    def select_starts(self, shares: FloatArray, start: FloatArray, count: int, tolerance: float) -> FloatArray:
-        """Of starts (V, S, K, P) the `count` that a few iterations bring lowest, as far as these brought them."""
+        start = starting_points(self.packing, few.observed, shares[:, rows], *further)
+        if known is not None:
+            start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
         if start.shape[1] <= count:
             return start
-        few, rows = self.sample
         trial = few.search(shares[:, rows], start, Stop(TRIAL_ITERATIONS, tolerance))
         order = np.argsort(trial.cost, axis=1, kind="stable")[:, :count]
         return np.take_along_axis(trial.x, order[..., None], axis=1)
@@ -373,10 +375,7 @@ def estimate(
     problem: Estimation, shares: FloatArray, progress: Stage = None, known: FloatArray | None = None, stop: Stop = EXACT
 ) -> FittedLaws:
     """Fit from scratch under each weighting `shares` (V, R); `known` (K, P) is one more start."""
-    start = problem.find_starts(shares)  # (V, S, K, P)
-    if known is not None:
-        start = np.concatenate([start, np.broadcast_to(known, (len(shares), 1, *known.shape))], axis=1)
-    start = problem.select_starts(shares, start, FOLLOWED, stop.tolerance)
+    start = problem.find_starts(shares, FOLLOWED, stop.tolerance, known)
     solution = problem.search(shares, start, stop, progress)
     seen = problem.find_seen(shares)
     found = problem.as_estimate(solution, seen)
