@@ -76,9 +76,10 @@ def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progr
     # Huber's threshold is the median: at 1.345 times it, the textbook's, RegMix with 51 runs is worse by .03%
     delta = usual_noise if problem.settings.delta is None else problem.delta
     problem = replace(problem, beliefs=replace(problem.beliefs, noise=every), delta=delta)
-    search = _Search(problem, share, masks, fold)
-    search = search.with_repetition(first.x if len(sample) == len(start) else None)
-    few = replace(few, problem=search.problem.only(sample))
+    if problem.evidence.tells(problem.packing.law):  # h and R* of each fold, too
+        x = first.x if len(sample) == len(start) else problem.fit_afresh(share * ~masks)
+        problem = fit_repetition(problem, share * ~masks, x)[0]
+    search, few = _Search(problem, share, masks, fold), replace(few, problem=problem.only(sample))
     trials = few.walk(few.trial(usual, first.x), progress)
     telling = [name for name in usual if len({trial.knobs[name] for trial in trials}) > 1]  # others change no belief
     if len(sample) < len(start):
@@ -86,7 +87,7 @@ def tune_beliefs(problem: Estimation, share: FloatArray, masks: BoolArray, progr
     won = search.errors(trials, fold >= 0).argmin(axis=0)
     believed = PriorTable.choose([trial.beliefs for trial in trials], won)
     knobs = {name: np.array([trial.knobs[name] for trial in trials])[won] for name in telling}
-    found = replace(search.problem, beliefs=believed, repeated=begun.repeated)
+    found = replace(problem, beliefs=believed, repeated=begun.repeated)
     return Tuning(found, start, search.predict(trials), knobs)
 
 
@@ -108,14 +109,6 @@ class _Search:
         """What the law believes at some knobs; a knob that nothing given hangs on changes nothing."""
         one = self.problem
         return PriorTable.of(one.packing, knobs, one.givens, one.beliefs.noise, one.levels, one.observed)
-
-    def with_repetition(self, x: FloatArray | None) -> _Search:
-        """The same with h and R* estimated for each fold from its fits (V, K, P), where enough runs repeat tokens."""
-        if not self.problem.evidence.tells(self.problem.packing.law):
-            return self
-        shares = self.share * ~self.masks
-        x = self.problem.fit_afresh(shares) if x is None else x
-        return replace(self, problem=fit_repetition(self.problem, shares, x)[0])
 
     def trial(self, knobs: Knobs, start: FloatArray | None = None) -> Trial:
         """Fits (V, K, P) to all but each fold, from those before or afresh, and what they predict of it."""
