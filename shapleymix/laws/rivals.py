@@ -154,7 +154,7 @@ class _Rows:
         share = seen.weight / seen.weight.sum(axis=0)
         loss = np.exp(seen.log_loss)
         lowest = np.where(seen.weight > 0, loss, np.inf).min(axis=0)
-        return cls(seen.p, _logs(seen.N, seen.D), np.maximum(loss, lowest), share, fold, lowest)
+        return cls(seen.p, np.log(np.column_stack([seen.N, seen.D])), np.maximum(loss, lowest), share, fold, lowest)
 
     def columns(self, shape: Shape) -> FloatArray:
         """What the coefficients alpha, beta, n and d multiply, (R, P); the harm only where the shape has it."""
@@ -212,10 +212,6 @@ class _Rows:
         return {"phi": phi, "c": c, "tau": tau, "alpha": alpha, "beta": beta, "n": n, "d": d}
 
 
-def _logs(N: FloatArray, D: FloatArray) -> FloatArray:
-    return np.log(np.stack([N, D], axis=1))
-
-
 @dataclass(frozen=True)
 class BoostedTrees(BlackBox):
     """One LightGBM regression a target on (p, log N, log D), stopped early on mixtures that it was not trained on."""
@@ -232,7 +228,7 @@ class BoostedTrees(BlackBox):
         return len(self.models)
 
     def __call__(self, p: FloatArray, N: FloatArray, D: FloatArray) -> FloatArray:
-        features = np.column_stack([p, _logs(N, D)])
+        features = np.column_stack([p, np.log(N), np.log(D)])
         return np.exp(np.stack([booster.predict(features) for booster in self._boosters], axis=1))
 
     @cached_property
@@ -245,7 +241,7 @@ class BoostedTrees(BlackBox):
         shuffled = np.random.default_rng(seed).permutation(names)
         aside = np.isin(groups, shuffled[: max(1, int(VALIDATION_SHARE * len(names)))])
         rows, y, weight = merge_rows(seen, groups)
-        features, aside = np.column_stack([seen.p, _logs(seen.N, seen.D)])[rows], aside[rows]
+        features, aside = np.column_stack([seen.p, np.log(seen.N), np.log(seen.D)])[rows], aside[rows]
         return cls(tuple(_boost(features, y[:, j], weight[:, j], aside, seed) for j in range(y.shape[1])))
 
 
