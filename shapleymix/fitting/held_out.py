@@ -140,8 +140,7 @@ class HeldOut:
         predicted = predicted * np.exp(evidence.measure_jumps_of_folds(law, masks))
         found, spread = predicted.copy(), np.ones(log.loss.shape)
         for mask, one in zip(masks, found, strict=True):
-            left = find_missed(law, log, one, evidence.judged & ~mask[:, None])
-            residual = Residual.of(log, left, evidence.weight)
+            residual = find_missed(study, law, one, evidence.judged & ~mask[:, None])
             one[mask] *= np.exp(residual.mean(log.p[mask]))
             for targets, known in residual.covariance(log.p[mask]):
                 spread[np.ix_(mask, targets)] = np.sqrt(1 - residual.share + np.diag(known))[:, None]
@@ -155,9 +154,10 @@ def take_logs(loss: FloatArray, found: FloatArray, wanted: BoolArray) -> FloatAr
     return np.where(wanted & np.isfinite(left), left, np.nan)
 
 
-def find_missed(law: type[Law], log: RunLog, found: FloatArray, wanted: BoolArray) -> FloatArray:
-    """What a law of mixtures misses of the losses (R, K) that count, in logs; NaN else, and of a black box."""
-    return take_logs(log.loss, found, wanted & misses_mixtures(law))
+def find_missed(study: Study, law: type[Law], found: FloatArray, wanted: BoolArray) -> Residual:
+    """What a law of mixtures misses of them, by its losses (R, K) where they are wanted; nothing of a black box."""
+    left = take_logs(study.log.loss, found, wanted & misses_mixtures(law))
+    return Residual.of(study.log, left, study.evidence.weight)
 
 
 def predict_held_out(law: type[Law], study: Study, masks: BoolArray) -> HeldOut:

@@ -77,7 +77,7 @@ def fit_learner(study: Study, law: type[BlackBox], wanted: BoolArray) -> StudyFi
     coverage = coverage_of(log, used, study.untrained)
     repetition = Repetition.of(study.evidence, law, study.seed, study.evidence.usual, None)
     fitted = predict_rows(study, found, study.evidence.usual)
-    residual = find_residual(study, law, fitted, wanted)
+    residual = find_missed(study, law, fitted, wanted)
     known = LawFit(found, None, (), (), coverage, repetition, {}, residual, None)
     return StudyFit(known, fitted, used, ("a black box has no bootstrap replicates",), None)
 
@@ -108,7 +108,7 @@ def fit_symbols(study: Study, law: type[Law], wanted: BoolArray, progress: Progr
     held, point = tuple(problem.packing.fixed), found.law.map(lambda known, value: value[0])
     repetition = Repetition.of(evidence, law, study.seed, found.repeated[0], drawn_symbols)
     fitted = predict_rows(study, point, found.repeated[0])
-    residual = find_residual(study, law, fitted, wanted)
+    residual = find_missed(study, law, fitted, wanted)
     known = LawFit(point, replicates, stopped, held, coverage, repetition, knobs, residual, None)
     return StudyFit(known, fitted, used, _thin(law, evidence), held_out)
 
@@ -158,11 +158,6 @@ def score_fit(study: Study, point: StudyFit) -> tuple[Scores, Scores | None, dic
     knows_mixtures = "mixture" in law.needs or not log.sources
     odd = questions_of(log, take_logs(log.loss, fitted, point.used), left, study.seed, knows_mixtures=knows_mixtures)
     return score(targets, seen, fitted * np.exp(residual.mean(log.p))), scores, odd
-
-
-def find_residual(study: Study, law: type[Law], fitted: FloatArray, wanted: BoolArray) -> Residual:
-    """What a law misses of mixtures, by its fitted losses (R, K) where they are wanted."""
-    return Residual.of(study.log, find_missed(law, study.log, fitted, wanted), study.evidence.weight)
 
 
 def find_noise(study: Study, point: StudyFit, wanted: BoolArray) -> Noise | None:
