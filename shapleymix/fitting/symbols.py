@@ -36,7 +36,7 @@ from shapleymix.fitting.evidence import levels, line_of
 from shapleymix.fitting.least_squares import Prior
 from shapleymix.laws import Inputs, Law, Observations, Parameter
 from shapleymix.laws.base import ABSURD, Belief, Budget, Knobs
-from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, CoreLaw
+from shapleymix.laws.core import EXPONENT_PRIOR, LEAST_SLOPE, SLOPE_PRIOR, TERMS, CoreLaw
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.statistics import RandomStream, nonnegative, ranks_of
 from shapleymix.tables.runs import RunLog
@@ -314,8 +314,7 @@ def believe_together(packing: Packing, levels: Levels, observed: Observations) -
         return {}
     found: dict[str, Belief] = {}
     loss = np.exp(np.average(observed.log_loss, axis=0, weights=observed.weight))
-    budgets: tuple[tuple[Budget, str, str], ...] = ("N", "A", "alpha"), ("D", "B", "beta")
-    for budget, amount, exponent in budgets:
+    for budget, (amount, exponent) in TERMS.items():
         share = TOGETHER / packing.fixed.get(exponent, np.exp(APART[budget].center))
         found |= {amount: Belief(np.log(share * loss), AMOUNT_SPREAD), exponent: APART[budget]}
     return found

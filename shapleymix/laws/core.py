@@ -46,6 +46,8 @@ HARM_PRIOR = Belief(-5.0, 1.5)
 SHARED_WORTH = 0.5
 """Share of the variance of log R* that all sources of a log have in common."""
 LEAST_BENT, MOST_BENT = 0.1, 2.0  # g of `kaplan`: public suites have .2 to 1.2
+TERMS: Mapping[Budget, tuple[str, str]] = {"N": ("A", "alpha"), "D": ("B", "beta")}
+"""Amount and exponent of each budget's term in the core."""
 FLATTEST, STEEPEST = 0.02, 3.0  # exponents of any curve that runs show
 
 
@@ -111,8 +113,7 @@ class CoreLaw(BudgetLaw):
         No run at these levels can tell the two laws apart, whatever its mixture. With one level, `amount` (..., K) is
         the budget's term there, in nats. As E stays at or above 0, exponents and amounts go no further than it allows.
         """
-        names = ("A", "alpha") if budget == "N" else ("B", "beta")
-        size, before = (getattr(self, name) for name in names)
+        size, before = (getattr(self, name) for name in TERMS[budget])
         low, high = np.array(levels.min()), np.array(levels.max())
         term = size * power(low, -before)
         whole = self.E + term  # what E and the term must give together at the lower level
@@ -123,7 +124,7 @@ class CoreLaw(BudgetLaw):
             amount = fall / -np.expm1(exponent * np.log(low / high))
         amount = np.minimum(amount, whole)
         found = amount * power(low, exponent), exponent
-        return self.swap(E=whole - amount, **dict(zip(names, found, strict=True)))
+        return self.swap(E=whole - amount, **dict(zip(TERMS[budget], found, strict=True)))
 
     def redraw(self, budget: Budget, level: float, deviations: FloatArray) -> Self:
         """The same losses at the one `level` (plain units) of a budget, with symbols drawn that it cannot tell.
