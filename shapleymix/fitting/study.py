@@ -324,7 +324,5 @@ def _find_untrained(log: RunLog, inputs: Inputs, vocabulary: float | None) -> Fl
     if isinstance(measured, dict):
         game = np.array([float(measured.get(name, np.nan)) for name in inputs.targets])
         known = np.where(np.isnan(known), game, known)
-    most = np.log(MOST_WORDS if vocabulary is None else vocabulary)
-    if vocabulary is None:
-        most = np.maximum(most, np.nanmax(log.loss, axis=0, initial=0.0))
+    most = np.log(vocabulary) if vocabulary else np.nanmax(log.loss, axis=0, initial=np.log(MOST_WORDS))
     return np.where(np.isnan(known), most, known)
