@@ -57,26 +57,22 @@ class Growth:
     ----------
     x : array (..., R, K)
         `(eta size + zeta data) / gamma`.
+    factor : array (..., R, K)
+        g, of the help of own data.
     size, data : array (..., R, K)
         By how much log C falls from the smallest size to N (at the fewest tokens), and from these to D (at N).
     help : array (..., 1, K)
         Own data's help at an even ratio, where nothing has grown.
+    scale : array (..., R, K)
+        R_j, by which Theta is divided, so that growth tells mixtures apart and moves no even one's loss.
     """
 
     x: FloatArray
+    factor: FloatArray
     size: FloatArray
     data: FloatArray
     help: FloatArray
-
-    @property
-    def factor(self) -> FloatArray:
-        """Of the help of own data."""
-        return np.exp(self.x)
-
-    @property
-    def scale(self) -> FloatArray:
-        """R_j, by which Theta is divided, so that growth tells mixtures apart and moves no even one's loss."""
-        return (1.0 + self.help * self.factor) / (1.0 + self.help)
+    scale: FloatArray
 
 
 @dataclass(frozen=True)
@@ -156,7 +152,8 @@ class LearnedBase(TransferLaw):
         first, between, last = (np.log(np.clip(core, LEAST, MOST)) for core in cores)
         size, data = first - between, between - last
         x = np.clip((self.eta * size + self.zeta * data) / self.gamma, -FURTHEST, FURTHEST)
-        return Growth(x, size, data, over_sources(self.phi(), self.own) * self.even**self.a)
+        factor, even = np.exp(x), over_sources(self.phi(), self.own) * self.even**self.a
+        return Growth(x, factor, size, data, even, (1.0 + even * factor) / (1.0 + even))
 
     def growth_slopes(self, growth: Growth, falls: Sequence[Mapping[str, FloatArray]]) -> dict[str, FloatArray]:
         """Derivatives of x by the logarithm of each symbol on which it hangs, by eta and zeta themselves.
