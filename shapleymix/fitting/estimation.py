@@ -49,13 +49,10 @@ Stage = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True)
-class FittedLaws:
-    """A fitted law with leading axis V, in plain units; objective, and whether the search converged (V, K)."""
+class FittedLaws(Solution):
+    """A solution (V, K, ...), of each weighting and target, and its law with leading axis V, in plain units."""
 
     law: Law
-    x: FloatArray  # (V, K, P) in the units of the search
-    cost: FloatArray
-    converged: BoolArray
     repeated: FloatArray  # (V, 1 + M), log h and log R* of each source
 
 
@@ -339,7 +336,7 @@ class Estimation:
         best = np.arange(len(seen))[:, None], solution.cost.argmin(axis=1), np.arange(seen.shape[1])
         x = self.packing.fill_unseen(solution.x[best], seen)
         repeated = np.broadcast_to(self.repeated, (len(x), self.repeated.shape[1]))
-        return FittedLaws(self.law_at(x), x, solution.cost[best], solution.converged[best], repeated)
+        return FittedLaws(x, solution.cost[best], solution.converged[best], self.law_at(x), repeated)
 
     def find_seen(self, shares: FloatArray) -> BoolArray:
         """Which sources (V, K, M) the losses of each weighting hold."""
