@@ -352,8 +352,6 @@ class FitLosses(LossSource):
     """What a fit knows at one budget and supply."""
 
     fit: Fit
-    targets: tuple[str, ...]
-    samples: int
     with_own: LawAtBudget
     without: LawAtBudget | None
 
@@ -378,7 +376,7 @@ class FitLosses(LossSource):
         if fit.replicates is not None:
             replicates = fit.replicates.batch()[0]
             samples = replicates * -(-SAMPLES // replicates)
-        return cls(fit, fit.targets, samples, regime(fit), other)
+        return cls(fit.targets, samples, fit, regime(fit), other)
 
     def raw(self, p: FloatArray) -> FloatArray:
         """Losses (R, K), above an untrained model's too, where the law gives such; what it misses lifts none there."""

@@ -41,8 +41,6 @@ class OfObject(LossSource):
     """What an object of the user's own says at one budget."""
 
     given: Predicts
-    targets: tuple[str, ...]
-    samples: int
     N: float
     D: float
     pieces: Pieces | None
@@ -75,7 +73,7 @@ class OwnFit:
         """What it says of losses at one budget."""
         pieces, draws = (_pieces_of(self.given, name, N, D) for name in ("pieces", "draws"))
         samples, K = 1 if draws is None else draws.batch[0], len(self.targets)
-        known = OfObject(self.given, self.targets, samples, N, D, pieces, draws)
+        known = OfObject(self.targets, samples, self.given, N, D, pieces, draws)
         supply = np.full(len(self.sources), np.nan) if available is None else available
         own, edge = np.full(K, -1), np.zeros(K)
         found = Surface(self.sources, self.targets, N, D, "loss", supply, pieces, draws, own, edge, None, known)

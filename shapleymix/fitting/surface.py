@@ -177,6 +177,7 @@ def _member(law: Law, number: int) -> Law:
     return law.map(lambda known, value: value[number] if np.ndim(value) > len(known.axes) else value)
 
 
+@dataclass(frozen=True)
 class LossSource:
     """Where a surface's numbers come from: a fit, or an object of the user's own, of which nothing else is known.
 
