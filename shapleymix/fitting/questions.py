@@ -231,16 +231,10 @@ def explain(
     directions, strengths, _ = np.linalg.svd(np.stack([_within(one, every, sizes) for one in x]), full_matrices=False)
     directions = directions * (strengths > 1e-9 * np.maximum(strengths.max(axis=1, keepdims=True), 1e-300))[:, None]
     ranked = np.argsort(sizes, kind="stable")
-    turned, orders = directions[:, ranked].swapaxes(1, 2), (ranked, *_shuffles(sizes, seed))
-    told = np.array([float(np.square(turned @ y[order].T[..., None]).sum()) for order in orders])
+    turned, rng = directions[:, ranked].swapaxes(1, 2), np.random.default_rng([seed, RandomStream.RECIPES])
+    shuffled = (np.lexsort([rng.random(len(sizes)), sizes]) for _ in range(SHUFFLES))  # within the sizes
+    told = np.array([float(np.square(turned @ y[order].T[..., None]).sum()) for order in (ranked, *shuffled)])
     return float(told[0]) / max(int(np.any(y, axis=0).sum()), 1), float((told >= told[0] * (1 - 1e-9)).mean())
-
-
-def _shuffles(sizes: IntArray, seed: int) -> Iterator[IntArray]:
-    """Orders that shuffle runs within their sizes, which stand one after another."""
-    rng = np.random.default_rng([seed, RandomStream.RECIPES])
-    for _ in range(SHUFFLES):
-        yield np.lexsort([rng.random(len(sizes)), sizes])
 
 
 def _within(values: FloatArray, known: BoolArray, sizes: IntArray) -> FloatArray:
