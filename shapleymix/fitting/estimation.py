@@ -26,8 +26,7 @@ from shapleymix.fitting.evidence import HARM_ERROR, Evidence, select_rows
 from shapleymix.fitting.least_squares import Loss, Prior, Regression, Residuals, Solution, Values, minimize, solve_free
 from shapleymix.fitting.settings import Settings
 from shapleymix.fitting.symbols import COMMON, NOISE, Levels, Packing, PriorTable, believe_together, starting_points
-from shapleymix.laws import Inputs, Law
-from shapleymix.laws.base import Observations, Role
+from shapleymix.laws import Inputs, Law, Observations
 from shapleymix.laws.core import HARM_PRIOR, SHARED_WORTH, WORTH_PRIOR, CoreLaw, models_harm, repetition_prior
 from shapleymix.records import BoolArray, FloatArray, IntArray
 from shapleymix.statistics import MEAN_ABSOLUTE, RandomStream, ranks_of
@@ -317,19 +316,16 @@ class Estimation:
         """What is believed, and a weak pull on other log coefficients, which zero ratios may leave untold."""
         together = weight @ self.alike
         believed = self.beliefs.prior(target, np.square(together).sum(axis=1), draws)
-        coefficient = self._of_role("coefficients")
+        roles = np.array([known.role for known in self.packing.owners], dtype=str)
         pull = self.settings.prior * min(self.delta, USUAL_RESIDUAL)
-        untold = coefficient & np.isinf(self.beliefs.spread[target])
+        untold = (roles == "coefficients") & np.isinf(self.beliefs.spread[target])
         scale = self.settings.prior / Settings.prior
         log = self.evidence.log
         # checkpoints of one run err together: for an exponent they are one observation
         rows_a_run = self.alike.shape[1] / len(np.unique(np.column_stack([log.groups, log.N]), axis=0))
-        precision = believed.precision * scale * np.where(self._of_role("exponent"), rows_a_run, 1.0)
+        precision = believed.precision * scale * np.where(roles == "exponent", rows_a_run, 1.0)
         ties = None if believed.ties is None else believed.ties * np.sqrt(scale)
         return Prior(believed.center, np.where(untold, pull, precision), ties)
-
-    def _of_role(self, role: Role) -> BoolArray:
-        return np.array([known.role == role for known in self.packing.owners], dtype=bool)
 
     def as_estimate(self, solution: Solution, seen: BoolArray) -> FittedLaws:
         """Of a solution (V, S, K, ...) the best of the starts for each weighting and target."""

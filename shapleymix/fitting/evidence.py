@@ -16,8 +16,7 @@ import numpy as np
 from shapleymix.errors import DataError, Location
 from shapleymix.fitting.jumps import Jumps
 from shapleymix.fitting.settings import ALL, FINAL, Settings
-from shapleymix.laws import BlackBox, Inputs, Law
-from shapleymix.laws.base import Observations
+from shapleymix.laws import BlackBox, Inputs, Law, Observations
 from shapleymix.laws.core import CoreLaw, models_harm, repetition_prior
 from shapleymix.laws.pieces import effective, harmful
 from shapleymix.records import BoolArray, FloatArray, IntArray
