@@ -2,10 +2,11 @@
 
 The new source's effect on every target is that of the source it is like, with two exceptions that no likeness covers.
 On the other's own target it is the middle of what foreign sources do: Czech data are no Polish. On its own target, if
-that was measured, it is what the other does on its own, with the shape that it has there. Replicates spread it widely:
-by a factor of e as a whole and for each target, and in one of four by another source's effect, drawn anew, since a
-likeness may be wrong. For all targets but these two it is more of the other source: both have one power of what they
-are together (`Coverage.twins`), so that a copy gains nothing beside it.
+that was measured, it is what the other does on its own, with the shape that it has there, or else what sources do in
+the middle. Replicates spread it widely: by a factor of e as a whole and for each target, by how much sources differ in
+what they do for foreign targets, and in one of four by another source's effect, drawn anew, since a likeness may be
+wrong. For all targets but these two it is more of the other source: both have one power of what they are together
+(`Coverage.twins`), so that a copy gains nothing beside it; so is a part beside its siblings.
 
 Where its text is at hand, a new source's effect on the languages of the runs is in proportion to what the game of text
 (`text_shapley`) says, which errs less than any likeness (`bench_shapley.py`); else it is like the nearest of them.
@@ -219,15 +220,14 @@ class _Likeness:
         return law.map(change)
 
     def take_shape(self, symbol: Parameter, value: FloatArray) -> FloatArray:
-        """A symbol per target: of the new source's own that of the known one's, if nothing told it.
+        """A symbol per target: of the new source's own that of its owners' targets, if nothing told it.
 
         Not what a symbol does by N or D: losses without the new source were measured, and no likeness moves them.
         """
-        own = self.own[self.known[0]]
-        if symbol.name not in self.idle or symbol.budget is not None or own < 0:
+        if symbol.name not in self.idle or symbol.budget is not None or not self.owners:
             return value
         value = value.copy()
-        value[..., self.mine] = value[..., own]
+        value[..., self.mine] = np.median(value[..., [self.own[place] for place in self.owners]], axis=-1)
         return value
 
     def like(self, law: type[Law], symbol: Parameter, value: FloatArray) -> FloatArray:
@@ -238,12 +238,12 @@ class _Likeness:
         there = self.row < value.shape[-2]
         if there and not symbol.is_fitted and "transfer" not in law.needs:  # its label says that, and is known
             row = np.array(value[..., self.row, :])
-            if own >= 0 and self.mine >= 0:  # but for whether its data are the target's own, which runs say
-                row[..., self.mine] = self._mean(value)[..., own]
+            if self.owners and self.mine >= 0:  # but for whether its data are the target's own, which runs say
+                row[..., self.mine] = self._of_own(value)
             return row
+        if self.owners and self.mine not in (-1, own):  # of what is given, too: whether the data are the target's own
+            row[..., self.mine] = self._of_own(value)
         if own not in (-1, self.mine):
-            if self.mine >= 0:  # of what is given, too: whether the data are the target's own
-                row[..., self.mine] = row[..., own]
             row[..., own] = self._middle(value[..., own], own)
         weighs = (symbol.role == "coefficients" and symbol.low >= 0) or symbol.name == "nsv"
         if not weighs or self.text is None:
@@ -272,6 +272,16 @@ class _Likeness:
         """The middle of what other sources, none of them a target's own data, have of its column (..., M), (...)."""
         foreign = [place for place in self.others if self.own[place] != target]
         return np.median(column[..., foreign], axis=-1) if foreign else column[..., self.known].mean(axis=-1)
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """Sources whose effect on their own target is what the new one has on its own: the known ones, or all."""
+        known = tuple(place for place in self.known if self.own[place] >= 0)
+        return known or tuple(place for place in self.others if self.own[place] >= 0)
+
+    def _of_own(self, value: FloatArray) -> FloatArray:
+        """What owners do for their own targets (...), in the middle."""
+        return np.median(value[..., self.owners, [self.own[place] for place in self.owners]], axis=-1)
 
     def _mean(self, value: FloatArray) -> FloatArray:
         """The row (..., K) of the known sources in the mean."""
