@@ -16,7 +16,7 @@ import shapleymix as sm
 from shapleymix.errors import DataError, Location, UsageError
 from shapleymix.tables.words import double, parse_budget, parse_pairs, parse_whole
 from shapleymix_cli.command_factory import SETTINGS, CommandGroup, argument, command, option, output
-from shapleymix_cli.console import DATA_SAY_NO, Heading, Output, Table, Whole, percent, size
+from shapleymix_cli.console import DATA_SAY_NO, Heading, Output, Table, Whole, size
 from shapleymix_cli.inputs import names_of, read_log, read_plan
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ def mixtures(
         keywords[name] = read_log(out, keywords[name], losses="optional")
     log = read_log(out, runs, losses="optional") if runs else None
     found = sm.design(n, log, sources=names, **keywords)
-    columns = {"run": found.runs, "error": found.error[1:].tolist()}
+    columns = {"run": found.runs, "left": found.error[1:].tolist()}
     columns |= {f"p_{name}": found.p[:, place].tolist() for place, name in enumerate(found.sources)}
-    title = f"{len(found)} runs; error: expected over all mixtures once the run is trained"
-    title += f"; now {percent(found.error[0], 2)}" if found.trained else ""
+    where = "around the optimum" if "fit" in keywords else "over all mixtures"
+    title = f"{len(found)} runs; left: what is expected to be left of the error {where} once the run is trained"
     out.answer(found, lambda: [Heading(title), Table(columns)])
 
 

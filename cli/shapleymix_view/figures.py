@@ -325,7 +325,7 @@ def _side(targets: Sequence[str], unit: str) -> str:
 
 
 def plot_design(design: Design) -> Picture:
-    """Planned mixtures as stacked bars, in order, and the expected error after each."""
+    """Planned mixtures as stacked bars, in order, and what is expected to be left of the error after each."""
 
     def draw(figure: Figure) -> None:
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -337,12 +337,12 @@ def plot_design(design: Design) -> Picture:
         left.set(xlabel="run", ylabel="ratio")
         figure.legend(loc="outside upper center", ncols=8)
         right.plot(range(1, len(design) + 1), 100 * design.error[1:], "o-", color=ACCENT)
-        right.set(xlabel="runs", ylabel="expected error, %")
+        right.set(xlabel="runs", ylabel="error left, %")
 
     caption = (
-        f"{len(design)} mixtures to train after {design.trained}, the most useful first, and the error after each."
+        f"{len(design)} mixtures to train after {design.trained}, the most useful first, and what is left of the error."
     )
-    table = {"run": list(design.runs), "error": design.error[1:].tolist()}
+    table = {"run": list(design.runs), "left": design.error[1:].tolist()}
     table |= {f"p_{name}": design.p[:, i].tolist() for i, name in enumerate(design.sources)}
     return picture("design", 3.0, draw, caption, table)
 

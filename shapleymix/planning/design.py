@@ -84,7 +84,8 @@ class Design(Tabular, Record):
     batch, candidate : int array (R,)
         Number of the batch of each, from 1, and its place among the candidates, from 0.
     error : array (R + 1,)
-        Expected relative error of a loss over the region, before the first run and after each.
+        What is expected to be left of the error over the region, as a share of that before the first run: 1, then after
+        each run.
     trained, candidates : int
         Different mixtures trained so far or planned already, and mixtures to choose from.
     notices : tuple of str
@@ -123,8 +124,8 @@ class Design(Tabular, Record):
 
     def headline(self) -> str:
         """How many mixtures, after how many, and what they bring."""
-        error = f"expected error over the region: {self.error[0]:.2%} to {self.error[-1]:.2%}"
-        return f"Design of {len(self)} runs after {self.trained} mixtures; {error}"
+        left = f"expected to leave {self.error[-1]:.0%} of the error over the region"
+        return f"Design of {len(self)} runs after {self.trained} mixtures; {left}"
 
 
 def design(
@@ -214,7 +215,7 @@ def design(
     caution(notices)
     return Design(
         sources=names, N=size, D=tokens, runs=runs, p=pool[order],
-        batch=np.arange(count, dtype=np.int64) * parts // count + 1, candidate=order, error=error,
+        batch=np.arange(count, dtype=np.int64) * parts // count + 1, candidate=order, error=error / error[0],
         trained=len(trained), candidates=len(open_places), notices=notices,
         provenance={"log_sha256": None if so_far is None else so_far.digest, "seed": seed},
     )  # fmt: skip
