@@ -177,15 +177,13 @@ def _prices(found: sm.Mixture) -> Table:
 
 
 def _what_if(found: sm.Mixture) -> Table:
-    """The gain of each change of the data, and the ratio that moves most."""
+    """The gain of each change of the data, which is the law's own, and the ratio that moves most."""
     changes = found.what_if
     moved = [max(range(len(found.p)), key=lambda place: abs(one.p[place] - found.p[place])) for one in changes]
     pairs = zip(moved, changes, strict=True)
     moves = [f"{found.sources[at]} {found.p[at]:.3f} -> {one.p[at]:.3f}" for at, one in pairs]
     moves = [text if round(abs(one.p - found.p).max(), 3) else "none" for text, one in zip(moves, changes, strict=True)]
-    objectives = [score_or_loss(found, one.objective) for one in changes]
-    names = [one.name for one in changes]
-    return Table({"data": names, "objective": objectives, **gains(found, changes), "largest change": moves})
+    return Table({"data": [one.name for one in changes], **gains(found, changes), "largest change": moves})
 
 
 def _rivals(found: sm.Mixture) -> Table:

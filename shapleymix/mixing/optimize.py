@@ -315,8 +315,8 @@ def _problems(fit: Any, grid: FloatArray, product: float, keywords: dict[str, An
             found.append(problem(fit, N, product / N, **keywords))
         except InfeasibleError as error:
             refused.append(error)
-    if not found:
-        raise refused[-1]
+    if not found:  # the D that comes nearest to holding them says best what contradicts what
+        raise min(refused, key=lambda error: sum(float(fault.value or np.inf) for fault in error.faults))
     if not all(one.goal.is_convex for one in found):
         message = "the objective may not be convex in the mixture, and optima without a proof cannot be compared"
         raise SolveError(message, hint="ask for several N and D of that budget, and take the best")
