@@ -109,7 +109,7 @@ class Coverage(Record):
         targets (K,): all but those whose own data one of the two is.
         """
         own, found = own_data(paths, targets), []
-        held, parents = (self.mixtures > 0).any(axis=0), [path.rpartition("/")[0] for path in paths]
+        held, parents = np.any(self.mixtures > 0, axis=0), [path.rpartition("/")[0] for path in paths]
         for one, known in ((sources.index(new), known) for new, known in self.alike.items()):
             siblings = (i for i, parent in enumerate(parents) if parent and parent == parents[one] and held[i])
             other = sources.index(known) if known in sources else next(siblings, None)
