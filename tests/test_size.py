@@ -15,20 +15,20 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 739,
-    "shapleymix/tables": 1_651,
+    "shapleymix/tables": 1_656,
     "shapleymix/game": 562,
-    "shapleymix/laws": 1_259,
-    "shapleymix/fitting": 3_677,
-    "shapleymix/mixing": 2_469,
-    "shapleymix/planning": 413,
+    "shapleymix/laws": 1_269,
+    "shapleymix/fitting": 3_654,
+    "shapleymix/mixing": 2_514,
+    "shapleymix/planning": 417,
     "adapters/shapleymix_io": 2_095,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 787,
-    "cli/shapleymix_cli": 1_805,
+    "cli/shapleymix_cli": 1_803,
     "cli/shapleymix_view": 1_104,
-    "tests": 17_604,
+    "tests": 17_641,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_683, 139, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_722, 140, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

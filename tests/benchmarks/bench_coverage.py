@@ -26,6 +26,17 @@ REPLICATES, OUTER = (20 if SMALL else 180), 4
 FEW, DRAWS, JUDGED = (4, 6, 8, 12), 5, 60  # runs, draws of as many, and runs that each is judged on
 TRUTHS, SCATTER, WEIGHTS = ("learned-base", "additive", "exponential"), 0.01, 30
 FEWEST, WIDEST = 0.85, 2.5  # of losses inside beyond the fitted range, and of the oracle's width
+LIKE = {
+    "wiki40b": ("es=it", "fr=es", "it=es", "de=en", "ru=en"),
+    "regmix": (
+        "github=stackexchange",
+        "github=europarl",
+        "pile_cc=wikipedia_en",
+        "arxiv=philpapers",
+        "philpapers=arxiv",
+    ),
+}
+"""Sources that no fitted run held, and what each is taken to be like, rightly or not."""
 STUDY = FIXTURES / "study" / "log.csv"
 COLUMNS = ("losses", "inside", "mean width", "of the oracle's", "bias")
 Parts = Iterable[tuple[sm.RunLog, sm.RunLog]]
@@ -86,6 +97,7 @@ def main() -> None:
         together()
         larger()
         within()
+        likenesses()
     few()
     optima()
     if not SMALL:
@@ -236,6 +248,23 @@ def within() -> None:
     table(f"Held-out mixtures, {OUTER} folds: 90% intervals of {LAW}", "log", *COLUMNS)
     for name, log in logs("5mix", "redpajama", "slimpajama", "multilingual5", "regmix", "olmix", "wiki40b").items():
         must_be_within(name, Held.of(by_folds(log, fold_masks(log, OUTER))).show(name))
+
+
+def likenesses() -> None:
+    """Losses of runs with a source by fits to 80 runs without, in which it is taken to be like another."""
+    table("90% intervals of sources without runs", "log", "like", *COLUMNS)
+    each = []
+    for name, log in logs(*LIKE).items():
+        for like in LIKE[name]:
+            p = log.p[:, log.sources.index(like.split("=")[0])]
+            without, judged = np.flatnonzero(p == 0)[:80], np.flatnonzero(p > 0.05)[:100]
+            known = sm.like(sm.fit(log.select(without), LAW, bootstrap=60, folds=4), like)
+            found = known.predict(log.select(judged).align(known.sources, known.targets))
+            measured = log.select(judged).align(known.sources, known.targets).loss
+            inside = (found.low <= measured) & (measured <= found.high)
+            held = Held(np.log(measured / found.losses).ravel(), inside.ravel(), np.log(found.high / found.low).ravel())
+            each.append(held.show(name, like).share)
+    must("sources like another: share inside, in the mean", float(np.mean(each)), FEWEST, ">=")
 
 
 def few() -> None:
