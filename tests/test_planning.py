@@ -61,7 +61,11 @@ def test_all_that_is_planned_lies_within_bounds(log: sm.RunLog, bounds: dict[str
     area = sm.problem(sm.fit(log, law="additive", bootstrap=0, folds=0, min_own_tokens=0), 1e5, 1e6, **bounds).within
     assert max(area.violation(p) for p in plan.p) < 1e-7
     assert len(plan.p) == 12
-    assert len(np.unique(move_within(area, np.random.default_rng(0).dirichlet(np.ones(5), 50)).round(6), axis=0)) > 40
+    moved = move_within(area, np.random.default_rng(0).dirichlet(np.ones(5), 50))
+    assert max(area.violation(p) for p in moved) < 1e-7
+    assert len(np.unique(moved.round(6), axis=0)) > 40
+    free = (area.movable) & (area.upper < 1)
+    assert (moved[:, free] == area.upper[free]).mean() < 0.1 if free.any() else True, "random ones lie inside"
     np.testing.assert_allclose(plan.p.sum(axis=1), 1, atol=1e-9)
 
 

@@ -104,6 +104,11 @@ def test_evaluation_scores_a_log_in_any_order_of_labels(fitted):
     np.testing.assert_array_equal(one.scores.PE, other.scores.PE)
     assert one.rows == 30
     assert one.scores.mean["PE"] < 0.02
+    chosen = np.arange(30) % 3 == 0
+    judged = evaluate(fitted, log.select(chosen)).scores.PE
+    labels = tuple(np.where(chosen, "held-out", "fit").tolist())
+    for marked in ({"weight": chosen.astype(float)}, {"split": labels}):
+        np.testing.assert_array_equal(evaluate(fitted, replace(log, **marked)).scores.PE, judged)
     renamed = replace(log, sources=("en", "de", "fr", "xx"))
     with pytest.raises(DataError, match=r"xx|zh"):
         evaluate(fitted, renamed)

@@ -116,12 +116,38 @@ def test_other_convex_constraints_are_met_by_cuts_and_have_prices():
         {"weights": "en=-1"}, {"weights": "en=0"}, {"weights": [1, 2]}, {"constraints": "p[0] <= 1"},
         {"what_if": "de+1B"}, {"what_if": 3, "available": TOKENS}, {"what_if": "de-1T", "available": TOKENS},
         {"what_if": "xx+1B", "available": TOKENS}, {"compare_to": ["natural"]}, {"unit": "bpb"}, {"kept": "uniform"},
-        {"unit": "bits"},
+        {"unit": "bits"}, {"distance": "kl"}, {"max_epochs": {A: 0.5}, "available": {B: 1e9}},
     ],
 )  # fmt: skip
 def test_what_is_no_question_is_a_usage_error(keywords):
     with pytest.raises(UsageError):
         mixture(**keywords)
+
+
+@pytest.mark.parametrize("keyword", ["caps", "floors", "weights", "available", "near", "compare_to"])
+def test_a_series_of_pandas_is_read_by_its_index_and_a_table_is_none(keyword):
+    pandas = pytest.importorskip("pandas")
+    names = (FIT.targets if keyword == "weights" else SOURCES)[::-1]
+    unit = {"available": 5e11, "caps": 1, "floors": 0.5}.get(keyword, 1)
+    given = {name: unit * one for name, one in zip(names, (0.4, 0.3, 0.2, 0.1), strict=False)}
+    more = {"available": {"max_epochs": 1}, "near": {"within": 0.1}}.get(keyword, {})
+    ways = (given, pandas.Series(given), pandas.DataFrame([given]))
+    one, same, table = ([way] if keyword == "compare_to" else way for way in ways)
+    mixes = [optimize(FIT, *BUDGET, **more, **{keyword: way}) for way in (one, same)]
+    np.testing.assert_array_equal(mixes[0].p, mixes[1].p)
+    assert [rival.objective for rival in mixes[0].baselines] == [rival.objective for rival in mixes[1].baselines]
+    with pytest.raises(UsageError):
+        optimize(FIT, *BUDGET, **more, **{keyword: table})
+
+
+def test_a_pull_counts_against_every_rival():
+    anchor = dict(zip(SOURCES, (0.05, 0.05, 0.05, 0.85), strict=True))
+    mix = optimize(FIT, *BUDGET, anchor=anchor, kl=5)
+    even = next(rival for rival in mix.baselines if rival.name == "uniform")
+    assert even.gain < 0, "in its loss alone it is better"
+    assert even.name not in " ".join(mix.warnings)
+    free = optimize(FIT, *BUDGET)
+    assert mix.conclusion.split()[0] == free.conclusion.split()[0], "which is to be trained, and not the even one"
 
 
 def test_every_door_shows_the_keywords_of_problem():

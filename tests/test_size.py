@@ -15,7 +15,7 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 739,
-    "shapleymix/tables": 1_656,
+    "shapleymix/tables": 1_658,
     "shapleymix/game": 562,
     "shapleymix/laws": 1_269,
     "shapleymix/fitting": 3_654,
@@ -26,9 +26,9 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "adapters/shapleymix_sweep": 787,
     "cli/shapleymix_cli": 1_803,
     "cli/shapleymix_view": 1_104,
-    "tests": 17_641,
+    "tests": 17_672,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_722, 140, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_724, 140, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

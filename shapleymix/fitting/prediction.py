@@ -14,7 +14,7 @@ from shapleymix.display import Columns, Tabular
 from shapleymix.errors import UsageError, described
 from shapleymix.records import BoolArray, FloatArray, Record
 from shapleymix.tables.mixtures import HasMixture, MixtureSpec, check, mixture_of
-from shapleymix.tables.words import Amounts, Ratio, by_index, parse_budget
+from shapleymix.tables.words import Amounts, Ratio, by_index, is_frame, parse_budget
 
 Spelt = Mapping[str, Ratio] | str | os.PathLike[str] | HasMixture
 """A mixture that is given otherwise than by ratios in the order of the sources."""
@@ -144,7 +144,7 @@ def mixtures_at(p: Points, tokens: FloatArray, sources: tuple[str, ...], availab
     UsageError, DataError
         If they are no mixtures, and what is expected.
     """
-    if hasattr(p, "columns"):
+    if is_frame(p):
         raise UsageError(f"{described(p)} is a table, not mixtures", hint="give what read_runs makes of it")
     p = [by_index(one) for one in p] if isinstance(p, (list, tuple)) else by_index(p)
     if listed := _list_spelt(p):

@@ -329,7 +329,12 @@ def by_index(given: Any) -> Any:
     """What is given; a Series of pandas, which is no dependency, whose index has names as the mapping that it is."""
     index = getattr(given, "index", None)
     named = hasattr(given, "to_dict") and np.iterable(index) and all(isinstance(name, str) for name in index)
-    return given.to_dict() if named and not hasattr(given, "columns") else given
+    return given.to_dict() if named and not is_frame(given) else given
+
+
+def is_frame(given: object) -> bool:
+    """Whether it is a table of columns with names, as those of pandas and Polars are."""
+    return np.iterable(getattr(given, "columns", None))
 
 
 def in_order(given: Any, names: Sequence[str], read: Read, what: str) -> FloatArray:
@@ -340,7 +345,7 @@ def in_order(given: Any, names: Sequence[str], read: Read, what: str) -> FloatAr
     UsageError
         If they have no order, are too few or too many, or one is not what `read` reads.
     """
-    unordered = isinstance(given, Set) or hasattr(given, "columns") or not np.iterable(given)
+    unordered = isinstance(given, Set) or is_frame(given) or not np.iterable(given)
     values = [] if unordered else list(given)
     if len(values) != len(names):
         hint = f"give them by name (en=0.5,de=0.2), or {len(names)} in the order {', '.join(names[:5])}"
