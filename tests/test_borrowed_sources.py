@@ -234,8 +234,10 @@ def test_a_part_that_is_like_a_part_of_another_language_is_its_own_languages_dat
     assert alike.u[-1, 1] == np.median(alike.u[foreign, 1])
 
 
-def test_unseen_parts_gain_nothing_beside_their_siblings_and_know_their_own_language():
-    found = sm.fit(Path(__file__).parents[1] / "fixtures" / "nested_runs.csv", bootstrap=0, folds=0)
+@pytest.mark.parametrize("turn", [1, -1])
+def test_unseen_parts_gain_nothing_beside_their_siblings_and_know_their_own_language(turn):
+    log = sm.read_runs(Path(__file__).parents[1] / "fixtures" / "nested_runs.csv")
+    found = sm.fit(log.align(log.sources[::turn], log.targets), bootstrap=0, folds=0)
     best, more = (sm.optimize(one, *BUDGET) for one in (found, like(found, "en/new,fr/new,de/new,de/other")))
     assert more.objective == pytest.approx(best.objective, rel=1e-3)
     without = sm.fit(log_of("learned-base", rows=40, noise=1e-3)[2], bootstrap=0, folds=0)

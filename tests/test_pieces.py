@@ -82,8 +82,6 @@ def test_selections_keep_every_number():
     whole = pieces.losses(P)
     np.testing.assert_allclose(pieces.select(np.array([0, 2])).losses(P), whole[:, [0, 2]], rtol=1e-14)
     np.testing.assert_allclose(pieces.flat().take(3).losses(P), whole[3], rtol=1e-14)
-    few, rows = np.array([0.3, 0.0, 0.7, 0.0]), np.array([0, 2])
-    np.testing.assert_allclose(pieces.select_sources(rows).losses(few[rows]), pieces.losses(few), rtol=1e-14)
     np.testing.assert_allclose(pieces.scale_losses(np.full(3, 2.0)).losses(P), 2 * whole, rtol=1e-14)
     assert pieces.batch == (5,)
 

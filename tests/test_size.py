@@ -15,20 +15,20 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of them, of 900
     "shapleymix/[edfrs]*.py": 739,
-    "shapleymix/tables": 1_658,
+    "shapleymix/tables": 1_664,
     "shapleymix/game": 562,
-    "shapleymix/laws": 1_269,
-    "shapleymix/fitting": 3_654,
+    "shapleymix/laws": 1_261,
+    "shapleymix/fitting": 3_660,
     "shapleymix/mixing": 2_514,
     "shapleymix/planning": 417,
     "adapters/shapleymix_io": 2_095,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 787,
-    "cli/shapleymix_cli": 1_803,
+    "cli/shapleymix_cli": 1_802,
     "cli/shapleymix_view": 1_104,
     "tests": 17_672,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_724, 140, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_727, 140, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -160,10 +160,11 @@ def learning_curve(out: Output, log: sm.RunLog, **keywords: Any) -> None:
 def evaluate(out: Output, fit: sm.Fit, runs: list[str], **keywords: Any) -> None:
     """Score a fit on runs that it has not seen: error, R2, rank correlation, and the coverage of its intervals.
 
-    PE is the mean absolute error over the mean loss.
+    PE is the mean absolute error over the mean loss. Rows of weight 0 do not count; where the log's `split` holds rows
+    out, these alone do.
     """
     log = read_log(out, runs)
-    if log.digest and log.digest == fit.provenance.get("log_sha256"):
+    if log.digest and log.digest == fit.provenance.get("log_sha256") and "held-out" not in (log.split or ()):
         out.warn(["this log was used for the fit, so these errors are not held-out"])
     found = sm.evaluate(fit, log, **keywords)
     title = f"On {found.rows:,} rows; coverage of {percent(found.level)} intervals"

@@ -84,8 +84,7 @@ def mixtures(
     found = sm.design(n, log, sources=names, **keywords)
     columns = {"run": found.runs, "left": found.error[1:].tolist()}
     columns |= {f"p_{name}": found.p[:, place].tolist() for place, name in enumerate(found.sources)}
-    where = "around the optimum" if "fit" in keywords else "over all mixtures"
-    title = f"{len(found)} runs; left: what is expected to be left of the error {where} once the run is trained"
+    title = f"{len(found)} runs; left: what is expected to be left of the error over the region once a run is trained"
     out.answer(found, lambda: [Heading(title), Table(columns)])
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from shapleymix.display import field_names, short
 from shapleymix.errors import UsageError, caution, did_you_mean
+from shapleymix.fitting.coverage import COUNTED
 from shapleymix.fitting.fit import Fit
 from shapleymix.fitting.one_law import LawFit
 from shapleymix.fitting.settings import SEED
@@ -110,12 +111,19 @@ def _with(fit: Fit, new: str, known: str, text: _TextRow | None, rng: np.random.
         coverage = coverage.with_source(place.row)
         repetition = None if repetition is None else repetition.with_source(place.row)
         jumps = None if jumps is None else jumps.with_source(place.row)
-    coverage, absent = replace(coverage, alike={**coverage.alike, new: known}), fit.absent
+    like_whom = f"{COUNTED}{_most_helpful(fit, models)}" if known == SIBLINGS else known
+    coverage, absent = replace(coverage, alike={**coverage.alike, new: like_whom}), fit.absent
     if absent is not None:  # what tells mixtures without a target's own language knows the source, too
         whole = _with(replace(fit, absent=None, **vars(absent)), new, known, text, rng)
         absent = LawFit(**{name: getattr(whole, name) for name in field_names(LawFit)})
     changed = {"law": law, "replicates": replicates, "coverage": coverage, "repetition": repetition, "absent": absent}
     return replace(fit, sources=sources, residual=residual, jumps=jumps, **changed)
+
+
+def _most_helpful(fit: Fit, names: Sequence[str]) -> str:
+    """The source that helps all targets most: more of it, one like several in the mean gains nothing."""
+    helps = [getattr(fit.law, known.name) for known in fit.law.parameters() if known.role == "coefficients"]
+    return max(names, key=lambda name: sum(float(value[fit.sources.index(name)].sum()) for value in helps))
 
 
 def _in_runs(fit: Fit) -> list[str]:

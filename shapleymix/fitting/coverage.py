@@ -17,6 +17,8 @@ from shapleymix.tables.words import format_range
 
 BUDGET_SLACK = 1.01  # a budget this close to the fitted range is inside of it: token counts are rounded to batches
 RATIO_SLACK = 1e-3
+COUNTED = "its siblings, counted with "
+"""A source that is like its siblings in the mean, and more of the one that is named."""
 BUDGETS = "N", "D", "N D", "D / N"
 TIED = 0.01  # a sum of ratios that changes by no more in all runs is one number
 FEW_MIXTURES = 3  # below this many with a source, its effect cannot be told from their other differences
@@ -108,13 +110,10 @@ class Coverage(Record):
         """Sources without runs that are taken to be more of another, or of a sibling, each with that one, and for which
         targets (K,): all but those whose own data one of the two is.
         """
-        own, found = own_data(paths, targets), []
-        held, parents = np.any(self.mixtures > 0, axis=0), [path.rpartition("/")[0] for path in paths]
-        for one, known in ((sources.index(new), known) for new, known in self.alike.items()):
-            siblings = (i for i, parent in enumerate(parents) if parent and parent == parents[one] and held[i])
-            other = sources.index(known) if known in sources else next(siblings, None)
-            found += [] if other is None else [(one, other, own[one] == own[other])]
-        return tuple(found)
+        own = own_data(paths, targets)
+        known = {new: name.removeprefix(COUNTED) for new, name in self.alike.items()}
+        pairs = [(sources.index(new), sources.index(name)) for new, name in known.items() if name in sources]
+        return tuple((one, other, own[one] == own[other]) for one, other in pairs)
 
     def thin(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> dict[str, str]:
         """Sources of whose effect on some target little is known, with the reason and, where not all, the targets.

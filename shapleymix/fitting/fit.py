@@ -516,6 +516,9 @@ def evaluate(fit: Fit | str | os.PathLike[str], log: Logs, level: float = LEVEL)
     asked = held_out if held_out.any() else rows.trained
     asked = asked if rows.weight is None else asked & (rows.weight > 0)
     rows = rows.select(rows.trained & ~early & asked)
+    if not len(rows):
+        hint = "score runs that have ended, of a weight above 0"
+        raise DataError("has no row that counts", location=Location(rows.origin), hint=hint)
     predicted = fit.predict(rows, level=level)
     scores = score(fit.targets, rows.loss, predicted.losses, predicted.low, predicted.high)
     return Evaluation(scores, predicted.level, len(rows), predicted.warnings)

@@ -312,18 +312,6 @@ class Pieces:
         curves = None if self.curves is None else self.curves.select(targets)
         return self._map_arrays(lambda name, value: value if name in SOURCES else value[..., targets].copy(), curves)
 
-    def select_sources(self, sources: Rows) -> Self:
-        """The pieces with some sources only, the others at ratio zero (indices or mask)."""
-
-        def choose(name: str, value: FloatArray) -> FloatArray:
-            if name in SOURCES:
-                return value[..., sources]
-            return value[..., sources, :] if name in MATRICES else value
-
-        places = np.arange(self.n_sources)[sources].tolist()
-        twins = tuple((places.index(one), places.index(other)) for one, other in self.twins if one in places)
-        return replace(self._map_arrays(choose, self.curves), twins=twins)
-
     def flat(self) -> Self:
         """The pieces with exactly one leading axis, in C order of their own."""
         shape = self.batch

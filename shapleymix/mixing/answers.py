@@ -381,13 +381,13 @@ class Mixture(Answer):
             sentences = [f"The runs tell no mixture from another: {ratios} is as good as any other within the bounds."]
         elif best is None:
             sentences.append("No other mixture within the bounds is known to compare it with.")
-        elif best.gain > -AHEAD * abs(self.objective):
+        elif (lead := self._lead(best)) >= -AHEAD * abs(self.objective) < best.gain:
             sentences.append(f"It is better than {best.name}, the best other mixture, by {self._say_gain(best)}")
-        elif self._lead(best) > -AHEAD * abs(self.objective):
+        elif lead >= -AHEAD * abs(self.objective):
             gain = f"{-best.gain:.3f} {self.objective_unit}"
             sentences.append(f"Without the pull {best.name}, the best other mixture, is better by {gain}.")
         else:  # which comes first: the mixture to train is that one
-            gain, other = f"{-best.gain:.3f} {self.objective_unit}", self._name_ratios(self.rest_of(best.p))
+            gain, other = f"{-lead:.3f} {self.objective_unit}", self._name_ratios(self.rest_of(best.p))
             measured = f"By what runs near there measured, {best.name} is better than the law's best by {gain}"
             sentences = [f"{measured}: {other}.", f"By the law alone: {ratios}."]
         off = {name: f"{name} is beyond the runs" for name in self.beyond}

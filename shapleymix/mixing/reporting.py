@@ -237,7 +237,7 @@ def _warn(one: Question, proof: Proof, rivals: Sequence[Rival]) -> Iterator[str]
 
     if ahead := [rival for rival in rivals if rival.within_bounds and -lead(rival) > AHEAD * abs(rival.objective)]:
         best = min(ahead, key=lead)
-        gain = f"{best.name!r} is predicted to be better by {-best.gain:.3g} {one.unit}"
+        gain = f"{best.name!r} is predicted to be better by {-lead(best):.3g} {one.unit}"
         yield f"The mixture {gain}, since runs near there were better than the law says: this one is the law's best."
     if np.isnan(proof.certificate.relative_gap):
         yield "What is asked is not convex in the mixture: this is the best of a search, without a proof."

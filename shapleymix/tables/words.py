@@ -274,6 +274,7 @@ def parse_pairs(
     UsageError
         If a part is no pair, a name is given twice, or a value is not what `read` reads.
     """
+    given = by_index(given)
     if isinstance(given, Mapping):
         pairs = [(str(name), value) for name, value in given.items()]
     else:
@@ -328,8 +329,13 @@ def _by_name(given: object) -> TypeGuard[Pairs]:
 def by_index(given: Any) -> Any:
     """What is given; a Series of pandas, which is no dependency, whose index has names as the mapping that it is."""
     index = getattr(given, "index", None)
-    named = hasattr(given, "to_dict") and np.iterable(index) and all(isinstance(name, str) for name in index)
-    return given.to_dict() if named and not is_frame(given) else given
+    if is_frame(given) or not hasattr(given, "to_dict") or not np.iterable(index):
+        return given
+    labels = list(index)
+    names = [name for name in labels if isinstance(name, str)]
+    if names and len({*names}) < len(labels):
+        raise UsageError("a Series whose index names some values not at all, or two alike", hint="name each once")
+    return given.to_dict() if names else given
 
 
 def is_frame(given: object) -> bool:
