@@ -21,7 +21,7 @@ LIMITS = {"regmix": 1.25, "5mix": 0.65, "redpajama": 0.59, "slimpajama": 0.47}
 FINAL = {"5mix": 0.50, "slimpajama": 0.50, "redpajama": 0.85}
 """The same of final losses where the largest size is left out."""
 DEFAULT = "learned-base"
-LAWS = (DEFAULT, "additive", "exponential", "mariner", "gbm")[: 2 if SMALL else 5]
+LAWS = (DEFAULT, "additive", "exponential", "mariner", "gbm")[: 1 if SMALL else 5]
 SIZES = {
     "olmix": (12, 24, 36, 48, 72, 100), "regmix": (20, 35, 51, 100, 200), "multilingual5": (4, 6, 12, 20),
     "wiki40b": (24, 48, 128),

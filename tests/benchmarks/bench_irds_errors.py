@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="see that it runs, in some seconds")
     arguments, more = parser.parse_known_args()
     if arguments.small:
-        arguments.seeds, more = 2, ["--tokens", "60k"]
+        arguments.seeds, more = 2, ["--tokens", "30k"]
     with tempfile.TemporaryDirectory() as spare:
         folder = arguments.logs or Path(spare)
         runs = [trained(seed, folder, [flag for flag in more if flag != "--"]) for seed in range(arguments.seeds)]

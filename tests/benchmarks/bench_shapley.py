@@ -54,7 +54,7 @@ Estimator = Callable[[np.ndarray, int, int], np.ndarray]
 
 
 def main() -> None:
-    measure_large(12 if SMALL else 20)
+    measure_large(8 if SMALL else 20)
     if find_spec("shapiq"):
         measure_ratio(8 if SMALL else 14)
     measure_sampled()
@@ -64,7 +64,7 @@ def main() -> None:
         measure_languages_without_runs()
         measure_atlas()
         measure_first_mixtures()
-        measure_many_languages(16 if SMALL else 100)
+        measure_many_languages(6 if SMALL else 100)
     finish()
 
 
@@ -249,7 +249,7 @@ def measure_languages_without_runs() -> None:
         found = by_game.setdefault(title, {})
         for place, new in enumerate(log.sources[: 1 if SMALL else None]):
             there, others = log.p[:, place] > 0, [name for name in log.sources if name != new]
-            fit, left = sm.fit(log.select(~there), "learned-base", bootstrap=100), log.select(there)
+            fit, left = sm.fit(log.select(~there), "learned-base", bootstrap=20 if SMALL else 100), log.select(there)
             each = [error_without(sm.like(fit, f"{new}={name}"), left, new) for name in others]
             text = sm.text_shapley(TEXT, sources=(*others, new)).sv
             found.setdefault("the text's nearest", []).append(each[int((text + text.T)[-1, :-1].argmax())])
