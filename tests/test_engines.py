@@ -85,6 +85,22 @@ def test_goals_of_several_budgets_and_weights_are_solved_as_one_by_one(law, wors
     np.testing.assert_allclose(together, [solve(goal).p for goal in goals], atol=1e-9)
 
 
+@pytest.mark.parametrize("law", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_box_alone_has_the_optimum_that_the_engine_finds_for_two(law, seed):
+    """Its bare search, or where a ratio has no room the engine: floors, caps, ratios held, and weights of 0."""
+    rng = np.random.default_rng(seed)
+    M = int(rng.integers(2, 12))
+    lower = np.where(rng.random(M) < 0.4, rng.random(M) * 0.7 / M, 0.0)
+    upper = np.where(rng.random(M) < 0.5, np.minimum(1, lower + rng.uniform(1, 3, M) / M), 1.0)
+    upper[: seed % 3] = lower[: seed % 3]
+    w = rng.random(4) * (rng.random(4) < 0.7) + 1e-3 * (np.arange(4) == seed % 4)
+    goal = Goal(pieces_of(law, M, 4, rng), w, box(lower, upper), tilt=0.01 * rng.normal(size=M))
+    alone, together = solve(goal), solve_all([goal, goal])[0]
+    assert alone.certificate.objective == pytest.approx(together.certificate.objective, rel=1e-10)
+    assert alone.certificate.relative_gap <= TIGHT
+
+
 def test_ratios_that_mean_nothing_are_exactly_zero():
     found = [solve(goal_of(law, bounds, seed)).p for law in KINDS for bounds in BOUNDS for seed in range(2)]
     ratios = np.concatenate(found)

@@ -140,6 +140,17 @@ def test_a_series_of_pandas_is_read_by_its_index_and_a_table_is_none(keyword):
         optimize(FIT, *BUDGET, **more, **{keyword: table})
 
 
+@pytest.mark.parametrize("kl", [0.01, 0.3, 5])
+@pytest.mark.parametrize("bounds", [{}, {"caps": 0.5}, {"groups": "en+de<=0.4"}, {"objective": "worst"}], ids=str)
+def test_a_rivals_lead_is_of_all_that_was_minimised(kl, bounds):
+    anchor = np.array([0.05, 0.05, 0.2, 0.7])
+    mix = optimize(FIT, *BUDGET, anchor=anchor, kl=kl, compare_to=["en=.1,de=.2,fi=.4,code=.3"], **bounds)
+    pull = lambda p: kl * np.sum(p[p > 0] * np.log(p[p > 0] / anchor[p > 0]))  # noqa: E731
+    for rival in mix.baselines:
+        assert rival.lead == pytest.approx(rival.gain + pull(rival.p) - pull(mix.p), abs=1e-12)
+        assert rival.lead > -1e-9 or not rival.within_bounds, "a convex law has no better mixture"
+
+
 def test_a_pull_counts_against_every_rival():
     anchor = dict(zip(SOURCES, (0.05, 0.05, 0.05, 0.85), strict=True))
     mix = optimize(FIT, *BUDGET, anchor=anchor, kl=5)

@@ -19,16 +19,16 @@ CEILINGS = {  # code lines of Python; what teams ask in 2026 took some 650 of th
     "shapleymix/game": 562,
     "shapleymix/laws": 1_261,
     "shapleymix/fitting": 3_660,
-    "shapleymix/mixing": 2_514,
+    "shapleymix/mixing": 2_510,
     "shapleymix/planning": 417,
     "adapters/shapleymix_io": 2_095,
     "adapters/shapleymix_irds": 4_092,
     "adapters/shapleymix_sweep": 787,
     "cli/shapleymix_cli": 1_802,
     "cli/shapleymix_view": 1_104,
-    "tests": 17_672,
+    "tests": 17_694,
 }
-MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_727, 140, 520  # 19,500 is what is wanted at the end of the round
+MOST_CODE, MOST_MODULES, MOST_SCRIPT = 20_723, 140, 520  # 19,500 is what is wanted at the end of the round
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from shapleymix.display import Columns, Tabular
 from shapleymix.files import Json
-from shapleymix.mixing.polytope import divergence
 from shapleymix.mixing.proof import Certificate
 from shapleymix.records import FloatArray, Record
 from shapleymix.tables.mixtures import epochs_of
@@ -171,6 +170,8 @@ class Rival(Compared):
         What each loss gains over it, with the interval; negative where the optimum gives that target up.
     within_bounds : bool
         Whether it obeys every bound of the problem.
+    lead : float
+        By how much the optimum is better in all that was minimised: the gain, and what the pull spares.
     better : tuple of str
         Other rivals whose gain over this one is beyond its error bar.
     reason : str
@@ -187,6 +188,7 @@ class Rival(Compared):
     gains_low: FloatArray
     gains_high: FloatArray
     within_bounds: bool
+    lead: float
     better: tuple[str, ...] = ()
     reason: str = ""
     times: float = np.nan
@@ -358,7 +360,7 @@ class Mixture(Answer):
         """Over which rivals the gain is within its error bar, who does better there, and who beats this mixture."""
         others = [one for one in self.baselines if one.sure is False and not np.array_equal(one.p, self.p)]
         unsure, ahead = [one for one in others if one.gain_high >= 0], [one for one in others if one.gain_high < 0]
-        better = [one.name for one in ahead if one.within_bounds and self._lead(one) < 0]
+        better = [one.name for one in ahead if one.within_bounds and one.lead < 0]
         beyond = [one.name for one in ahead if one.name not in better]
         limits = "the bounds" if self.anchor is None else "the bounds or the pull"
         sentences = {
@@ -376,18 +378,18 @@ class Mixture(Answer):
         ratios = self._name_ratios(self.rest)
         sentences = [f"Train {'the rest on ' if self.read.any() else ''}{ratios}."]
         others = [one for one in self.baselines if one.within_bounds and not np.array_equal(one.p, self.p)]
-        best = min((one for one in others if not one.reason), key=self._lead, default=None)
+        best = min((one for one in others if not one.reason), key=lambda one: one.lead, default=None)
         if self.indifferent:
             sentences = [f"The runs tell no mixture from another: {ratios} is as good as any other within the bounds."]
         elif best is None:
             sentences.append("No other mixture within the bounds is known to compare it with.")
-        elif (lead := self._lead(best)) >= -AHEAD * abs(self.objective) < best.gain:
+        elif best.lead >= -AHEAD * abs(self.objective) < best.gain:
             sentences.append(f"It is better than {best.name}, the best other mixture, by {self._say_gain(best)}")
-        elif lead >= -AHEAD * abs(self.objective):
+        elif best.lead >= -AHEAD * abs(self.objective):
             gain = f"{-best.gain:.3f} {self.objective_unit}"
             sentences.append(f"Without the pull {best.name}, the best other mixture, is better by {gain}.")
         else:  # which comes first: the mixture to train is that one
-            gain, other = f"{-lead:.3f} {self.objective_unit}", self._name_ratios(self.rest_of(best.p))
+            gain, other = f"{-best.lead:.3f} {self.objective_unit}", self._name_ratios(self.rest_of(best.p))
             measured = f"By what runs near there measured, {best.name} is better than the law's best by {gain}"
             sentences = [f"{measured}: {other}.", f"By the law alone: {ratios}."]
         off = {name: f"{name} is beyond the runs" for name in self.beyond}
@@ -398,11 +400,6 @@ class Mixture(Answer):
             texts[-1] += f": the loss itself is known within {level / 2:.3f}, the gain within {ranking / 2:.3f}"
         sentences += [f"{' and '.join(texts)}."] if texts else ["N and D are within the runs."] * bool(self.beyond)
         return " ".join(sentences)
-
-    def _lead(self, rival: Rival) -> float:
-        """By how much this mixture is better than a rival in all that was minimised, the pull too."""
-        pull = 0.0 if self.anchor is None else self.kl * divergence(rival.p, self.anchor) - self.penalty
-        return rival.gain + pull
 
     def _name_ratios(self, p: FloatArray) -> str:
         """The largest ratios of a mixture (M,) with their names."""

@@ -230,14 +230,9 @@ def _indifferent(one: Question) -> bool:
 def _warn(one: Question, proof: Proof, rivals: Sequence[Rival]) -> Iterator[str]:
     """Warnings, those first that change most of what a reader would do."""
     within, p, anchor = one.within, proof.p, one.goal.anchor
-
-    def lead(rival: Rival) -> float:
-        """By how much this mixture is better in all that is minimised, the pull too."""
-        return rival.gain + one.goal.penalty(rival.p) - one.goal.penalty(p)
-
-    if ahead := [rival for rival in rivals if rival.within_bounds and -lead(rival) > AHEAD * abs(rival.objective)]:
-        best = min(ahead, key=lead)
-        gain = f"{best.name!r} is predicted to be better by {-lead(best):.3g} {one.unit}"
+    if ahead := [rival for rival in rivals if rival.within_bounds and -rival.lead > AHEAD * abs(rival.objective)]:
+        best = min(ahead, key=lambda rival: rival.lead)
+        gain = f"{best.name!r} is predicted to be better by {-best.lead:.3g} {one.unit}"
         yield f"The mixture {gain}, since runs near there were better than the law says: this one is the law's best."
     if np.isnan(proof.certificate.relative_gap):
         yield "What is asked is not convex in the mixture: this is the best of a search, without a proof."
@@ -298,7 +293,8 @@ def _rivals(one: Question, p: FloatArray) -> tuple[Rival, ...]:
         known |= _with_ends("gains", *gain.each) | _with_ends("times", *needed)
         within = allowed.violation(known["p"]) <= FEASIBLE
         reason = f"the fit has no loss there, {NO_LOSS}" if np.isnan(known["objective"]) else ""
-        found.append(Rival(**known, within_bounds=within, reason=reason))
+        lead = gain.value + one.goal.penalty(known["p"]) - one.goal.penalty(p)
+        found.append(Rival(**known, within_bounds=within, lead=lead, reason=reason))
     return tuple(replace(rival, better=_better(one, rival, found)) for rival in found)
 
 
